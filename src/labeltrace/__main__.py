@@ -1,0 +1,6 @@
+"""`python -m labeltrace` is the command."""
+
+from labeltrace.cli import main
+
+if __name__ == "__main__":
+    main()

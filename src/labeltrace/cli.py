@@ -1,0 +1,264 @@
+"""The command. Each subcommand is thin: flags in, one call of the library, words out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from labeltrace.errors import InputError, nearest
+
+app = typer.Typer(
+    name="labeltrace",
+    help="Classification with wrong labels: train a robust model, learn what to keep, relabel or review.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+console = Console(stderr=False)
+
+# Typer carries its own copy of click in newer versions: take the base of all usage errors from the class it exports.
+UsageProblem: Any = typer.BadParameter.__mro__[2]
+
+KINDS = ("learners", "controllers", "models", "datasets", "noises")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command; a user's mistake is one line on stderr and exit code 2, Ctrl-C is 130."""
+    signal.signal(signal.SIGTERM, _stop)
+    sys.exit(_main(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: list[str]) -> int:
+    try:
+        code = app(argv, prog_name="labeltrace", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.Exit as error:
+        return error.exit_code
+    except UsageProblem as error:
+        return _complain(error.format_message() or "see labeltrace --help", 2)
+    except InputError as error:
+        return _complain(str(error), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("stopped", 130)
+    except BrokenPipeError:
+        return 0
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"labeltrace: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _stop(*_: object) -> None:
+    """SIGTERM (a scheduler ending the job) is treated as Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from labeltrace import __version__
+
+        console.print(f"labeltrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the four runs and the picture.")] = Path("runs/demo"),
+    rate: Annotated[float, typer.Option(help="Share of training labels made wrong.")] = 0.4,
+    seed: Annotated[int, typer.Option(help="Of the noise, the networks and everything drawn.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each run (default: the recipe's).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Solve a noisy-label problem four ways on scikit-learn's digits; takes a few minutes on two cores.
+
+    Example: labeltrace demo --rate 0.4
+    """
+    from labeltrace.demo import demo as run_demo
+    from labeltrace.demo import results_table
+    from labeltrace.progress import Bars
+
+    talk = Console(stderr=True, quiet=as_json)
+    talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs on the same labels and seed")
+    with _resumable(None), Bars(talk) as bars:
+        finished = run_demo(out, rate=rate, seed=seed, epochs=epochs, reporter=bars)
+    if as_json:
+        _print_json({name: run.figures for name, run in finished.runs.items()})
+        return
+    first = next(iter(finished.runs.values())).trained.plan
+    assert first.noise is not None
+    console.print(first.noise.describe(), soft_wrap=True)
+    console.print(results_table(finished.runs))
+    console.print(f"{finished.seconds:.0f} s. Wrong labels found: those not marked keep. Files:", soft_wrap=True)
+    console.print(f"  {finished.picture}  a dozen samples with label, suggestion, a and b", soft_wrap=True)
+    for run in finished.runs.values():
+        console.print(f"  {run.trained.folder.path}/  {_files(run.trained.folder.path)}", soft_wrap=True)
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Argument(help="YAML file with the run's keys; flags override it.")] = None,
+    data: Annotated[str | None, typer.Option(help="Dataset by name (labeltrace list datasets).")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset.")] = None,
+    subset: Annotated[int | None, typer.Option(help="Train on a stratified random subset of this size.")] = None,
+    noise: Annotated[str | None, typer.Option(help="Label noise to add (labeltrace list noises).")] = None,
+    rate: Annotated[float | None, typer.Option(help="Its rate.")] = None,
+    noise_seed: Annotated[int | None, typer.Option(help="Its seed (default: --seed).")] = None,
+    learner: Annotated[str | None, typer.Option(help="Training method (labeltrace list learners).")] = None,
+    preset: Annotated[str | None, typer.Option(help="Recipe of the learner (default: by the kind of data).")] = None,
+    controller: Annotated[str | None, typer.Option(help="coupled (the base method) or trace.")] = None,
+    model: Annotated[str | None, typer.Option(help="Network (default: by the kind of data).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Length of the run; a shorter one shrinks the recipe.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key, e.g. trace.structure=false or settings.lr=0.05."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/<what is run>).")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in the folder first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Train a run: a model, its metrics, and a table of every sample with keep, relabel or review.
+
+    Example: labeltrace train --data cifar10 --root ~/data --noise symmetric --rate 0.5 --learner rolr
+    """
+    given = {
+        "data": data, "root": root, "subset": subset, "noise": noise, "rate": rate, "noise_seed": noise_seed,
+        "learner": learner, "preset": preset, "controller": controller, "model": model, "epochs": epochs, "seed": seed,
+        "device": device, "precision": precision, "tensorboard": tensorboard or None,
+    }  # fmt: skip
+    overrides = _merge({name: value for name, value in given.items() if value is not None}, set_ or [])
+    if resume is not None and (config is not None or set(overrides) - {"device", "precision"} or out is not None):
+        raise InputError("--resume repeats the run in its folder; only --device and --precision may be changed")
+
+    from labeltrace.engine import load_config
+    from labeltrace.progress import Bars
+    from labeltrace.runs import run
+
+    run_config = load_config(config, overrides)
+    folder = resume or out or Path("runs") / _run_name(run_config)
+    talk = Console(stderr=True, quiet=as_json)
+    with _resumable(folder), Bars(talk) as bars:
+        finished = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+    plan = finished.trained.plan
+    if as_json:
+        noise_record = None if plan.noise is None else plan.noise.to_dict()
+        _print_json({"run": str(folder), "noise": noise_record, "figures": finished.figures})
+        return
+    if plan.noise is not None:
+        console.print(plan.noise.describe(), soft_wrap=True)
+    if plan.dataset.test is None:
+        console.print("no test set: no accuracy is reported, and there is no best.ckpt")
+    for name, value in finished.figures.items():
+        console.print(f"{name.replace('_', ' '):>20}  {100 * value:.2f} %")
+    decisions = finished.samples["decision"].value_counts().to_pylist()
+    console.print(", ".join(f"{d['values']} {d['counts']}" for d in sorted(decisions, key=lambda d: d["values"])))
+    console.print(f"{folder}/  {_files(folder)}", soft_wrap=True)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help=f"One of {', '.join(KINDS)} (default: all).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List what can be named: learners, controllers, models, datasets, noises.
+
+    Example: labeltrace list learners
+    """
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"unknown kind {kind!r}: {nearest(kind, KINDS)}")
+    from labeltrace.catalogue import catalogue
+
+    entries = {name: rows for name, rows in catalogue().items() if kind in (None, name)}
+    if as_json:
+        _print_json(entries)
+        return
+    for name, rows in entries.items():
+        table = Table(title=name, title_justify="left", show_header=False, box=None, padding=(0, 2))
+        for row, about in rows.items():
+            table.add_row(row, about)
+        console.print(table)
+
+
+def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
+    """Add --set KEY=VALUE pairs; a dotted key goes into a nested record, values are read as YAML."""
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {pair!r}: expected KEY=VALUE, e.g. trace.alpha=0.5")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        outer, dot, inner = key.partition(".")
+        if dot:
+            nested = overrides.setdefault(outer, {})
+            if not isinstance(nested, dict):
+                raise InputError(f"--set {key}: {outer!r} is no record; nested keys are settings.NAME and trace.NAME")
+            nested[inner] = value
+        else:
+            overrides[key] = value
+    return overrides
+
+
+def _run_name(config: Any) -> str:
+    parts = [config.data]
+    if config.noise:
+        parts.append(f"{config.noise}{config.rate:g}")
+    parts.append(config.learner + (f"+{config.controller}" if config.controller else ""))
+    return "-".join([*parts, f"s{config.seed}"])
+
+
+class _resumable:
+    """Turns an interrupted or diverged run into words and an exit code."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        from labeltrace.engine import Diverged, Interrupted
+
+        if isinstance(error, Interrupted):
+            command = f"labeltrace train --resume {_quoted(error.folder)}"
+            raise typer.Exit(_complain(f"stopped after {error.epoch} epochs, all saved. Go on with: {command}", 130))
+        if isinstance(error, Diverged):
+            raise typer.Exit(_complain(str(error), 1))
+
+
+def _quoted(path: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(path))
+
+
+def _files(folder: Path) -> str:
+    return "  ".join(sorted(p.name + ("/" if p.is_dir() else "") for p in folder.iterdir()))
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201

@@ -1,0 +1,308 @@
+"""Label noise made on purpose: which labels flip, to what, and a record that lets anyone check it.
+
+Each kind is a pure function of (clean labels, classes, rate, seed). One name covers several conventions in the
+literature (`symmetric` at 50 % leaves 50 % or 45 % wrong labels in CIFAR-10), so a record names its convention and
+reports both the rate asked for (nominal) and the rate of labels that did change (actual).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labeltrace.data.dataset import Dataset
+from labeltrace.errors import InputError
+from labeltrace.files import write_atomically
+from labeltrace.registry import Registry
+
+Labels = NDArray[np.int64]
+
+
+def symmetric(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> Labels:
+    """Flip each label with probability `rate` to one of the other classes, all equally likely (`exclusive-iid`).
+
+    The definition in TRACE's text, and in the code of SELFIE, Co-teaching, JoCoR, CORES and CT.
+
+    Args:
+        labels: [N] clean labels in 0..C-1.
+        num_classes: C.
+        rate: in [0, 1).
+        seed: of the one generator of this call.
+
+    Returns:
+        int64 [N], a new array.
+
+    Raises:
+        InputError: for a rate outside [0, 1), a label outside 0..C-1, fewer than two classes, a negative seed.
+
+    >>> symmetric(np.arange(20) % 10, 10, 0.5, seed=0)
+    array([0, 2, 3, 5, 4, 5, 6, 7, 8, 9, 0, 5, 2, 2, 4, 4, 6, 7, 7, 5])
+    """
+    noisy, rng = _start(labels, num_classes, rate, seed)
+    flip = rng.random(len(noisy)) < rate
+    step = rng.integers(1, num_classes, len(noisy))
+    return np.where(flip, (noisy + step) % num_classes, noisy)
+
+
+def symmetric_exact(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> Labels:
+    """Flip exactly floor(rate · N) labels, each to one of the other classes (`exclusive-exact`); see `symmetric`.
+
+    >>> symmetric_exact(np.arange(20) % 10, 10, 0.5, seed=0)
+    array([0, 1, 7, 4, 9, 5, 9, 7, 9, 9, 2, 2, 2, 7, 4, 5, 0, 7, 8, 0])
+    """
+    noisy, rng = _start(labels, num_classes, rate, seed)
+    chosen = rng.permutation(len(noisy))[: flip_count(rate, len(noisy))]
+    noisy[chosen] = (noisy[chosen] + rng.integers(1, num_classes, len(chosen))) % num_classes
+    return noisy
+
+
+def symmetric_inclusive(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> Labels:
+    """Draw exactly floor(rate · N) labels anew from all classes, the true one included (`inclusive`).
+
+    The convention of the code of DivideMix, RoLR, ANNE, CrossSplit, UNICON and DISC; about rate · (C-1)/C of the labels
+    end up wrong. See `symmetric`.
+
+    >>> int((symmetric_inclusive(np.zeros(1000, int), 2, 0.5, seed=0) != 0).sum())
+    265
+    """
+    noisy, rng = _start(labels, num_classes, rate, seed)
+    chosen = rng.permutation(len(noisy))[: flip_count(rate, len(noisy))]
+    noisy[chosen] = rng.integers(0, num_classes, len(chosen))
+    return noisy
+
+
+def pair(labels: ArrayLike, num_classes: int, rate: float, seed: int, pair_map: Sequence[int] | None = None) -> Labels:
+    """Flip labels to the one class their class is confused with.
+
+    Without a map each label turns into label + 1 (mod C) with probability `rate` (`pairflip`: Co-teaching, JoCoR,
+    CORES, SELFIE). With a map exactly floor(rate · n) of the n labels of each class that the map moves are flipped
+    (`per-class exact`); classes that map to themselves stay clean, so with CIFAR-10's map the overall rate is rate / 2.
+
+    Args:
+        pair_map: the target class of each class, C entries. The other arguments, result and errors as for `symmetric`.
+
+    >>> pair([0, 0, 0, 0, 1, 1, 2, 2], 3, 0.5, seed=0, pair_map=(1, 1, 0))
+    array([1, 0, 1, 0, 1, 1, 2, 0])
+    """
+    noisy, rng = _start(labels, num_classes, rate, seed)
+    if pair_map is None:
+        return np.where(rng.random(len(noisy)) < rate, (noisy + 1) % num_classes, noisy)
+    if len(pair_map) != num_classes or not all(0 <= target < num_classes for target in pair_map):
+        raise InputError(f"pair_map needs {num_classes} classes in 0..{num_classes - 1}, got {list(pair_map)}")
+    if all(source == target for source, target in enumerate(pair_map)):
+        raise InputError("pair_map sends every class to itself, so no label can flip; give at least one pair")
+    clean = noisy.copy()
+    for source, target in enumerate(pair_map):
+        if target != source:
+            members = rng.permutation(np.flatnonzero(clean == source))
+            noisy[members[: flip_count(rate, len(members))]] = target
+    return noisy
+
+
+def flip_count(rate: float, count: int) -> int:
+    """Return floor(rate · count), safe from binary fractions: int(0.29 * 100) is 28.
+
+    >>> flip_count(0.29, 100)
+    29
+    """
+    return int(np.floor(rate * count + 1e-9))
+
+
+def _start(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> tuple[Labels, np.random.Generator]:
+    """Check what a kind of noise was given; return a copy of the labels to work on, and the generator of the call."""
+    if num_classes < 2:
+        raise InputError(f"noise needs two classes or more, got {num_classes}")
+    if not 0 <= rate < 1:  # also refuses NaN
+        raise InputError(f"noise rate {rate} is outside [0, 1)")
+    if seed < 0:
+        raise InputError(f"seed {seed} is negative")
+    given = np.asarray(labels)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise InputError(f"labels are {given.dtype} {list(given.shape)}; expected integers [N]")
+    wrong = np.flatnonzero((given < 0) | (given >= num_classes))
+    if len(wrong):
+        raise InputError(f"label {given[wrong[0]]} at index {wrong[0]} is not a class in 0..{num_classes - 1}")
+    return given.astype(np.int64), np.random.default_rng(seed)
+
+
+Noise = Callable[[Dataset, float, int], tuple[Labels, str]]
+"""A kind of noise by name: (dataset, rate, seed) → the noisy training labels and the name of the convention."""
+
+noises: Registry[Noise] = Registry("noise")
+
+
+@noises.register("symmetric", "each label flips with the given probability to another class, all alike")
+def _symmetric(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    return symmetric(dataset.train.labels, dataset.num_classes, rate, seed), "exclusive-iid"
+
+
+@noises.register("symmetric-exact", "the same with an exact number of flips")
+def _symmetric_exact(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    return symmetric_exact(dataset.train.labels, dataset.num_classes, rate, seed), "exclusive-exact"
+
+
+@noises.register(
+    "symmetric-inclusive",
+    "an exact number of labels drawn anew from all classes, the true one included (DivideMix, RoLR)",
+)
+def _symmetric_inclusive(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    return symmetric_inclusive(dataset.train.labels, dataset.num_classes, rate, seed), "inclusive"
+
+
+@noises.register("pair", "labels flip to one partner class: CIFAR-10's five similar pairs, else label + 1")
+def _pair(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    convention = "pairflip" if dataset.pair_map is None else "per-class exact"
+    return pair(dataset.train.labels, dataset.num_classes, rate, seed, dataset.pair_map), convention
+
+
+@dataclass(frozen=True)
+class NoiseRecord:
+    """What was done to a set of labels, enough to make it again and to recognise the result.
+
+    Args:
+        kind: the registered name.
+        convention: the exact definition behind the name, as in the literature.
+        nominal: the rate asked for.
+        actual: the share of labels that differ from the clean ones.
+        seed: of the generator.
+        sha256: of the noisy labels, see `label_hash`.
+        count: N, the number of labels.
+        num_classes: C.
+
+    >>> NoiseRecord("pair", "pairflip", 0.4, 0.25, 0, label_hash([1, 1, 2, 0]), 4, 3).describe()
+    'pair noise (pairflip), seed 0: nominal rate 0.4, actual 0.2500 (1 of 4 labels), sha256 a951c3761dfb'
+    """
+
+    kind: str
+    convention: str
+    nominal: float
+    actual: float
+    seed: int
+    sha256: str
+    count: int
+    num_classes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values for JSON or YAML."""
+        return asdict(self)
+
+    @property
+    def flipped(self) -> int:
+        """How many labels differ from the clean ones."""
+        return round(self.actual * self.count)
+
+    def describe(self) -> str:
+        """Return one line for people, with both rates."""
+        return (
+            f"{self.kind} noise ({self.convention}), seed {self.seed}: nominal rate {self.nominal:g}, "
+            f"actual {self.actual:.4f} ({self.flipped:,} of {self.count:,} labels), sha256 {self.sha256[:12]}"
+        )
+
+
+def label_hash(labels: ArrayLike) -> str:
+    """Return the SHA-256 of labels [N] as little-endian int64 bytes, in hexadecimal.
+
+    >>> label_hash([0, 1, 2])[:12]
+    'ab25350e3e65'
+    """
+    return hashlib.sha256(np.asarray(labels).astype("<i8").tobytes()).hexdigest()
+
+
+def add_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> tuple[Dataset, NoiseRecord]:
+    """Return the dataset with noisy training labels, its clean ones kept as truth, and the record of what was done.
+
+    Raises:
+        InputError: for an unknown kind, a bad rate or seed, or a dataset that has wrong labels already.
+
+    >>> from labeltrace.data import from_arrays
+    >>> clean = from_arrays(np.zeros((20, 8, 8), np.uint8), np.arange(20) % 10)
+    >>> noisy, record = add_noise(clean, "symmetric", 0.5, seed=0)
+    >>> record.describe()
+    'symmetric noise (exclusive-iid), seed 0: nominal rate 0.5, actual 0.4000 (8 of 20 labels), sha256 7bb2899f4dd3'
+    >>> noisy.train.truth.equal(clean.train.labels), noisy.train.labels.tolist()[:4]
+    (True, [0, 2, 3, 5])
+    """
+    clean = dataset.train.labels
+    if dataset.train.truth is not None and not dataset.train.truth.equal(clean):
+        wrong = int((dataset.train.truth != clean).sum())
+        raise InputError(
+            f"{dataset.name}: {wrong} training labels differ from the truth already; noise starts from clean labels, "
+            "for instance dataset.with_labels(dataset.train.truth, None)"
+        )
+    labels, convention = noises[kind](dataset, rate, seed)
+    actual = float((labels != clean.numpy()).mean())
+    record = NoiseRecord(
+        kind, convention, float(rate), actual, int(seed), label_hash(labels), len(labels), dataset.num_classes
+    )
+    return dataset.with_labels(labels, truth=clean), record
+
+
+def save_noise(path: str | Path, labels: ArrayLike, record: NoiseRecord) -> None:
+    """Write noisy labels [N] and their record to one .npz file, which is whole or absent, never half written.
+
+    Raises:
+        InputError: when the labels are not those of the record.
+
+    >>> import tempfile
+    >>> record = NoiseRecord("symmetric", "exclusive-iid", 0.5, 0.5, 0, label_hash([1, 1]), 2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_noise(Path(folder, "noise.npz"), [1, 1], record)
+    ...     load_noise(Path(folder, "noise.npz"))[0]
+    array([1, 1])
+    """
+    path = Path(path)
+    values = np.asarray(labels).astype("<i8")
+    _check(values, record, "labels to save")
+    text = np.array(json.dumps(record.to_dict()))
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # a name without .npz, to which savez would append it
+            np.savez(file, labels=values, record=text)
+
+    write_atomically(path, write)
+
+
+def load_noise(path: str | Path, count: int | None = None) -> tuple[Labels, NoiseRecord]:
+    """Return the noisy labels [N] of a file and their record; labels are never made anew in place of damaged ones.
+
+    Args:
+        path: a file that `save_noise` wrote.
+        count: the number of samples of the dataset the labels are for, where known.
+
+    Raises:
+        InputError: when there is no such file, its labels are not those of its record, or N is not `count`.
+
+    >>> load_noise("absent.npz")
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: no noise file absent.npz
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no noise file {path}")
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            labels, text = content["labels"], content["record"].item()
+        saved = json.loads(text)
+        record = NoiseRecord(**{field.name: saved[field.name] for field in fields(NoiseRecord)})
+    except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(f"noise file {path} cannot be read ({error!r}); delete it and make it again") from error
+    _check(labels, record, f"noise file {path}")
+    if count is not None and len(labels) != count:
+        raise InputError(f"noise file {path} has {len(labels):,} labels but the dataset has {count:,} training samples")
+    return labels.astype(np.int64), record
+
+
+def _check(labels: NDArray[Any], record: NoiseRecord, what: str) -> None:
+    if labels.ndim != 1 or len(labels) != record.count:
+        raise InputError(f"{what}: {record.count:,} labels in the record, shape {list(labels.shape)} found")
+    found = label_hash(labels)
+    if found != record.sha256:
+        raise InputError(f"{what}: sha256 {record.sha256[:12]} in the record, {found[:12]} found; labels were changed")

@@ -1,0 +1,268 @@
+"""Views: what a network sees of a sample, made for a whole batch on its device.
+
+A learner asks for the plain view (test and scoring), a weak one, or a strong one. Each sample draws its own crop,
+flip and policy from the `Draws` it is given, so a view belongs to (seed, epoch, sample), not to the batch it was made
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from labeltrace.data.draws import Draws
+from labeltrace.data.randaugment import check_images, luma, randaugment, take_pixels
+from labeltrace.errors import InputError
+
+_RANDAUGMENT, _CUTOUT, _CROP, _NOISE = range(4)  # each part of a view draws from its own fork
+_CHUNK = 2**22  # values read at a time for the mean and deviation: 32 MiB in float64
+
+
+class Views(Protocol):
+    """The three ways a learner looks at a batch; each returns the float32 input of a network.
+
+    `weak` and `strong` take the draws of the batch; fork them for each view, or two views share their crop.
+
+    >>> views: Views = FeatureViews(mean=(0.0,), std=(2.0,))
+    >>> views.plain(torch.tensor([[1.0]])).tolist()
+    [[0.5]]
+    """
+
+    def plain(self, inputs: Tensor) -> Tensor:
+        """Return `inputs` [B, …] normalised only."""
+
+    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return a view that no person would call changed."""
+
+    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return a view that is hard to recognise but keeps its class."""
+
+
+@dataclass(frozen=True)
+class ImageViews:
+    """Views of images [B, C, H, W] uint8: weak is crop, flip; strong is RandAugment, cutout, crop, flip (RoLR's order).
+
+    >>> views = ImageViews(mean=(0.5,), std=(0.5,))
+    >>> images = torch.full((2, 1, 8, 8), 255, dtype=torch.uint8)
+    >>> views.plain(images).unique().tolist()
+    [1.0]
+    >>> views.strong(images, Draws.at(torch.arange(2), 0)).shape
+    torch.Size([2, 1, 8, 8])
+
+    Attributes:
+        mean: per channel, for levels in [0, 1].
+        std: likewise.
+        padding: the crop moves by up to this many pixels; 0 for no crop (default: Robust-LR, 4 for 32 pixels).
+        flip: mirror half of the images.
+        rounds: operations of RandAugment; 0 for none (default: Robust-LR).
+        cutout: largest side of the square as a share of the width; 0 for no square (default: Robust-LR).
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    padding: int = 4
+    flip: bool = True
+    rounds: int = 3
+    cutout: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, given in (("padding", self.padding), ("rounds", self.rounds), ("cutout", self.cutout)):
+            if given < 0:
+                raise InputError(f"{name} is {given}; expected 0 (off) or more")
+
+    @classmethod
+    def from_images(cls, images: Tensor) -> ImageViews:
+        """Return the default views with the mean and deviation of each channel of `images` [N, C, H, W] uint8.
+
+        A constant channel gets deviation 1.
+
+        >>> ImageViews.from_images(torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1))
+        ImageViews(mean=(0.5,), std=(0.5,), padding=4, flip=True, rounds=3, cutout=0.5)
+        """
+        check_images(images)
+        if images.numel() == 0:
+            raise InputError(f"images is empty, {list(images.shape)}; expected at least one image")
+        # Sums of integers below 2^53: exact in float64, so the chunks leave no trace.
+        total = torch.zeros(2, images.shape[1], dtype=torch.float64, device=images.device)
+        for part in images.split(max(1, _CHUNK // images[0].numel())):
+            levels = part.double()
+            total += torch.stack([levels.sum((0, 2, 3)), levels.square().sum((0, 2, 3))])
+        mean, square = total / (images.numel() // images.shape[1])
+        std = (square - mean.square()).clamp(min=0).sqrt()
+        std = torch.where(std > 0, std, 255.0)
+        return cls(tuple((mean / 255).tolist()), tuple((std / 255).tolist()))
+
+    def plain(self, inputs: Tensor) -> Tensor:
+        """Return `inputs` [B, C, H, W] uint8 normalised, float32."""
+        return normalise(inputs, self.mean, self.std)
+
+    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return `inputs` cropped, flipped and normalised."""
+        return self.plain(crop_flip(inputs, draws.fork(_CROP), self.padding, self.flip))
+
+    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return `inputs` after RandAugment, cutout and the weak view's chain."""
+        if self.rounds:
+            inputs = randaugment(inputs, draws.fork(_RANDAUGMENT), self.rounds)
+        if self.cutout:
+            inputs = cutout(inputs, draws.fork(_CUTOUT), self.cutout)
+        return self.weak(inputs, draws)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureViews:
+    """Views of features [B, D]: plain and weak standardise, strong adds normal noise.
+
+    A captured step cannot copy from the host: make these from features on the device that trains.
+
+    >>> views = FeatureViews.from_features(torch.tensor([[1.0, 7.0], [3.0, 7.0]]))
+    >>> views.plain(torch.tensor([[3.0, 8.0]])).tolist()
+    [[1.0, 1.0]]
+
+    Attributes:
+        mean: [D] per feature.
+        std: [D] per feature.
+        noise: deviation of the strong view's noise, in standard deviations of the feature (default: ours, unmeasured).
+    """
+
+    mean: Tensor | Sequence[float]
+    std: Tensor | Sequence[float]
+    noise: float = 0.1
+
+    @classmethod
+    def from_features(cls, features: Tensor) -> FeatureViews:
+        """Return the default views with the mean and deviation of each column of `features` [N, D] float.
+
+        A constant feature gets deviation 1.
+
+        >>> FeatureViews.from_features(torch.tensor([[0.0], [4.0]])).std.tolist()
+        [2.0]
+        """
+        _check_features(features)
+        if len(features) == 0:
+            raise InputError(f"features is empty, {list(features.shape)}; expected at least one row")
+        std, mean = torch.std_mean(features.double(), dim=0, correction=0)
+        # Of a constant feature the mean, and so the deviation, may be off by a rounding error.
+        std = torch.where(features.amin(0) == features.amax(0), 1.0, std)
+        return cls(mean.float(), std.float())
+
+    def plain(self, inputs: Tensor) -> Tensor:
+        """Return `inputs` [B, D] standardised, float32."""
+        _check_features(inputs)
+        mean = torch.as_tensor(self.mean, dtype=torch.float32, device=inputs.device)
+        std = torch.as_tensor(self.std, dtype=torch.float32, device=inputs.device)
+        for name, given in (("mean", mean), ("std", std)):
+            if given.shape != inputs.shape[1:]:
+                raise InputError(f"{name} has shape {list(given.shape)}; expected one per feature, {[inputs.shape[1]]}")
+        return (inputs.float() - mean) / std
+
+    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return the plain view: features have no change that is known to keep the class."""
+        return self.plain(inputs)
+
+    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
+        """Return the plain view plus normal noise."""
+        plain = self.plain(inputs)
+        if not self.noise:
+            return plain
+        return plain + self.noise * draws.fork(_NOISE).normal(inputs.shape[1])
+
+
+def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool) -> Tensor:
+    """Shift each image by up to `padding` pixels over black, then mirror half of them if `flip`.
+
+    >>> images = torch.arange(8, dtype=torch.uint8).view(1, 1, 2, 4)
+    >>> crop_flip(images, Draws.at(torch.tensor([1]), 0), padding=0, flip=True).tolist()
+    [[[[3, 2, 1, 0], [7, 6, 5, 4]]]]
+
+    Args:
+        images: [B, C, H, W] uint8.
+        draws: the streams of the B images.
+        padding: width of the black border of which the crop takes a window of the image's size; 0 leaves it in place.
+        flip: whether to mirror left and right with probability 1/2.
+
+    Returns:
+        [B, C, H, W] uint8.
+    """
+    check_images(images)
+    if not padding and not flip:
+        return images
+    height, width = images.shape[-2:]
+    down, right, mirror = draws.uniform(3)[:, :, None, None].unbind(1)
+    rows = torch.arange(height, device=images.device)[:, None]
+    columns = torch.arange(width, device=images.device)
+    if flip:
+        columns = torch.where(mirror < 0.5, width - 1 - columns, columns)
+    places = 2 * padding + 1
+    return take_pixels(images, rows + (down * places).long() - padding, columns + (right * places).long() - padding)
+
+
+def cutout(
+    images: Tensor, draws: Draws, fraction: float = 0.5, colour: tuple[int, int, int] = (125, 123, 114)
+) -> Tensor:
+    """Paint one square of random side and place on each image, as Robust-LR does with Pillow's `ImageDraw.rectangle`.
+
+    The side is uniform up to `fraction` of the width and the centre uniform in the image. Near the top and left border
+    the square is moved inside; near the other two it is cut off. The end pixel belongs to the square.
+
+    >>> images = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
+    >>> cutout(images, Draws.at(torch.tensor([5]), 0)).unique().tolist()
+    [0, 123]
+
+    Args:
+        images: [B, C, H, W] uint8.
+        draws: the streams of the B images.
+        fraction: largest side as a share of the width (default: Robust-LR).
+        colour: of the square, red, green, blue; a grey image gets its grey (default: Robust-LR).
+
+    Returns:
+        [B, C, H, W] uint8.
+    """
+    check_images(images)
+    height, width = images.shape[-2:]
+    x, y, side = draws.uniform(3).double()[:, :, None, None].unbind(1)
+    side = side * fraction * width
+
+    def covered(centre: Tensor, size: int) -> Tensor:
+        place = torch.arange(size, device=images.device)
+        start = (centre * size - side / 2).clamp(min=0).floor()
+        return (place >= start) & (place <= (start + side).floor())
+
+    square = covered(y, height).mT & covered(x, width)
+    fill = _per_channel(colour if images.shape[1] == 3 else (luma(*colour),), images)
+    return torch.where(square[:, None], fill, images)
+
+
+def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Return (images / 255 - mean) / std per channel, float32 [B, C, H, W].
+
+    >>> normalise(torch.full((1, 1, 1, 1), 51, dtype=torch.uint8), mean=(0.1,), std=(0.5,)).item()
+    0.2...
+
+    Raises:
+        InputError: `images` is not a batch of uint8 images, or `mean` or `std` has not one value per channel.
+    """
+    check_images(images)
+    for name, given in (("mean", mean), ("std", std)):
+        if len(given) != images.shape[1]:
+            raise InputError(f"{name} has {len(given)} values; expected {images.shape[1]}, one per channel of images")
+    if min(std) <= 0:
+        raise InputError(f"std is {std}; expected values above 0 (1 for a constant channel)")
+    pixels = images.float()
+    centre = _per_channel([255 * value for value in mean], pixels)
+    return (pixels - centre) * _per_channel([1 / (255 * value) for value in std], pixels)
+
+
+def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
+    """Return [C, 1, 1] of the dtype and on the device of `like`, filled there: a copy from the host would wait."""
+    return torch.stack([torch.full((1, 1), value, dtype=like.dtype, device=like.device) for value in values])
+
+
+def _check_features(features: Tensor) -> None:
+    if not features.is_floating_point() or features.ndim != 2:
+        given = f"{str(features.dtype).removeprefix('torch.')} {list(features.shape)}"
+        raise InputError(f"features is {given}; expected floats [B, D]")

@@ -1,0 +1,23 @@
+"""The training loop on Lightning Fabric: run folder, checkpoints, logging, seeds."""
+
+from labeltrace.engine.config import RunConfig, load_config
+from labeltrace.engine.folder import RunFolder
+from labeltrace.engine.plan import CONTROLLERS, Plan, plan
+from labeltrace.engine.reporter import Reporter
+from labeltrace.engine.train import Diverged, Interrupted, Judgement, Trained, summarise, train
+
+__all__ = [
+    "CONTROLLERS",
+    "Diverged",
+    "Interrupted",
+    "Judgement",
+    "Plan",
+    "Reporter",
+    "RunConfig",
+    "RunFolder",
+    "Trained",
+    "load_config",
+    "plan",
+    "summarise",
+    "train",
+]

@@ -1,0 +1,72 @@
+"""What a run is: one flat record, from a YAML file, flags or both, written back resolved into the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from labeltrace.errors import InputError
+from labeltrace.validation import build
+
+
+class RunConfig(BaseModel):
+    """A run. Every key can stand in a YAML file or be given as a flag of `labeltrace train`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: str = Field("digits", description="dataset by name")
+    root: Path | None = Field(None, description="folder that holds the dataset")
+    subset: int | None = Field(None, ge=1, description="train on a stratified random subset of this size")
+    noise: str | None = Field(None, description="label noise to add, by name")
+    rate: float = Field(0.0, description="its rate")
+    noise_seed: int | None = Field(None, description="its seed (default: the run's)")
+    learner: str = Field("rolr", description="training method by name")
+    preset: str | None = Field(None, description="recipe of the learner (default: by the kind of data)")
+    controller: str | None = Field(None, description="coupled (the base method) or trace (default, where one applies)")
+    model: str | None = Field(None, description="network by name (default: by the kind of data)")
+    epochs: int | None = Field(None, ge=1, description="length of the run (default: the recipe's; shorter shrinks it)")
+    seed: int = Field(0, ge=0, description="of everything that is drawn")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: str = Field("auto", description="auto (bf16 on CUDA, else fp32), fp32 or bf16")
+    tensorboard: bool = Field(False, description="also write TensorBoard files")
+    checkpoint_seconds: float = Field(20.0, ge=0, description="least time between two checkpoints on disk")
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings of the learner")
+    trace: dict[str, Any] = Field(default_factory=dict, description="settings of TRACE")
+
+
+def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
+    """Return the run of a YAML file with `overrides` on top; nested records are merged key by key.
+
+    Raises:
+        InputError: no such file, no YAML, an unknown key (with the nearest known one), a wrong value.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        values = read_yaml(path)
+    for name, value in overrides.items():
+        values[name] = {**(values.get(name) or {}), **value} if isinstance(value, dict) else value
+    return build(RunConfig, values, str(path) if path else "config")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML file."""
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a YAML file: {' '.join(str(error).split())}") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: expected keys and values, found {type(loaded).__name__}")
+    return loaded
+
+
+def dump_config(config: RunConfig) -> str:
+    """Return the run as YAML."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text

@@ -1,0 +1,102 @@
+"""The folder of a run: what lies where, written so that a kill at any moment leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labeltrace.errors import InputError
+from labeltrace.files import write_atomically
+
+
+class RunFolder:
+    """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json, noise.npz."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.samples = path / "samples.parquet"
+        self.environment = path / "environment.json"
+        self.noise = path / "noise.npz"
+        self.tensorboard = path / "tensorboard"
+        self.last = path / "checkpoints" / "last.ckpt"
+        self.best = path / "checkpoints" / "best.ckpt"
+
+    @classmethod
+    def create(cls, path: Path, *, overwrite: bool = False) -> RunFolder:
+        """Make an empty run folder; one that holds a run is refused unless `overwrite`.
+
+        Raises:
+            InputError: the folder is taken, or holds something that is no run (never deleted).
+        """
+        folder = cls(path)
+        if path.is_file():
+            raise InputError(f"{path}: a file is in the way; choose another --out")
+        if path.exists() and any(path.iterdir()):
+            if not folder.config.exists():
+                raise InputError(f"{path}: not empty and not a run; choose another --out")
+            if not overwrite:
+                raise InputError(f"{path}: holds a run; --resume it, --overwrite it or choose another --out")
+            shutil.rmtree(path)
+        folder.last.parent.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Return the folder of a run that was started before."""
+        folder = cls(path)
+        if not folder.config.exists():
+            raise InputError(f"{path}: no run here (no config.yaml)")
+        return folder
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None:
+        """Add one epoch's line; numbers that are not numbers become null."""
+        line = json.dumps(_finite(record), ensure_ascii=False)
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl; a last line cut short by a kill is left out."""
+        if not self.metrics.exists():
+            return []
+        records = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+    def keep_metrics(self, epochs: int) -> list[dict[str, Any]]:
+        """Drop the lines of epochs that a resumed run will train again; return the rest."""
+        kept = [record for record in self.read_metrics() if record["epoch"] < epochs]
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
+        write_atomically(self.metrics, lambda path: path.write_text(text, encoding="utf-8"))
+        return kept
+
+
+def code_revision() -> str | None:
+    """Return the git revision of the package's own checkout, "+" appended where files differ from it."""
+    here = Path(__file__).resolve().parent
+    try:
+        command = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12", "--match="]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        tracked = ["git", "-C", str(here), "ls-files", "--error-unmatch", __file__]
+        subprocess.run(tracked, capture_output=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,121 @@
+"""From a run as asked for to a run as it will be: data, noise, recipe and controller, with nothing written yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from labeltrace.control import Controller, Coupled, Trace, TraceConfig
+from labeltrace.control.schedule import shrink
+from labeltrace.data import Dataset, NoiseRecord, add_noise, load_dataset, noises
+from labeltrace.engine.config import RunConfig
+from labeltrace.errors import InputError, nearest
+from labeltrace.learners import Learner, learners
+from labeltrace.learners.settings import LearnerSettings, Preset, resolve
+from labeltrace.models import build_model, default_model, models
+from labeltrace.validation import build
+
+CONTROLLERS = ("coupled", "trace")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run, resolved: `config` holds every value in full and repeats the run when it is given again."""
+
+    config: RunConfig
+    dataset: Dataset
+    noise: NoiseRecord | None
+    learner: type[Learner]
+    settings: LearnerSettings
+    controller: Controller | None
+    trace: TraceConfig
+    make_network: Callable[[], nn.Module]
+
+
+def plan(
+    config: RunConfig, dataset: Dataset | None = None, make_network: Callable[[], nn.Module] | None = None
+) -> Plan:
+    """Resolve a run.
+
+    Args:
+        config: as asked for.
+        dataset: data in memory, in place of the named dataset.
+        make_network: a user's network, in place of the named model; it returns `Output` (see `models.Staged`).
+
+    Raises:
+        InputError: a name that is not known, a value that does not fit, data that cannot be read.
+    """
+    learner = learners[config.learner]
+    if config.noise is None and config.rate:
+        raise InputError(f"rate: {config.rate} given without a noise; say which: {', '.join(noises)}")
+    if config.noise is not None:
+        noises[config.noise]
+    if config.model is not None:
+        models[config.model]
+    controller_name = _controller(config, learner)
+    if dataset is None:
+        dataset = load_dataset(config.data, config.root, config.seed)
+    if config.subset is not None:
+        dataset = dataset.subset(config.subset, config.seed)
+    record = None
+    if config.noise is not None:
+        seed = config.seed if config.noise_seed is None else config.noise_seed
+        dataset, record = add_noise(dataset, config.noise, config.rate, seed)
+    preset_name, preset = _preset(config, learner, dataset)
+    settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
+    trace = _trace(config, preset, settings.epochs, recipe_epochs)
+    model = config.model or default_model(dataset.input_shape)
+    shape, classes = dataset.input_shape, dataset.num_classes
+    if make_network is None:
+        build_model(model, classes, shape, trace.pooling)  # a misfit shows now, before anything is written
+
+        def make_network() -> nn.Module:
+            return build_model(model, classes, shape, trace.pooling)
+
+    resolved = config.model_copy(
+        update={
+            "noise_seed": config.noise_seed if record is None else record.seed,
+            "preset": preset_name,
+            "controller": controller_name,
+            "model": model,
+            "epochs": settings.epochs,
+            "settings": dataclasses.asdict(settings),
+            "trace": dataclasses.asdict(trace) if controller_name == "trace" else {},
+        }
+    )
+    controller: Controller | None = None
+    if controller_name is not None:
+        controller = Trace(trace) if controller_name == "trace" else Coupled()
+    return Plan(resolved, dataset, record, learner, settings, controller, trace, make_network)
+
+
+def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
+    if config.controller is not None and config.controller not in CONTROLLERS:
+        raise InputError(f"unknown controller {config.controller!r}: {nearest(config.controller, CONTROLLERS)}")
+    if not learner.refurbishes:
+        if config.controller is not None or config.trace:
+            raise InputError(f"{learner.name} has no refurbishment step, so it takes no controller; leave it out")
+        return None
+    name = config.controller or "trace"
+    if config.trace and name != "trace":
+        raise InputError(f"trace: settings of TRACE given, but the controller is {name!r}; say controller: trace")
+    return name
+
+
+def _preset(config: RunConfig, learner: type[Learner], dataset: Dataset) -> tuple[str, Preset]:
+    name = config.preset or (
+        "cifar" if len(dataset.input_shape) == 3 and max(dataset.input_shape[1:]) > 28 else "small"
+    )
+    if name not in learner.presets:
+        raise InputError(f"unknown preset {name!r} of {learner.name}: {nearest(name, learner.presets)}")
+    return name, learner.presets[name]
+
+
+def _trace(config: RunConfig, preset: Preset, epochs: int, recipe_epochs: int) -> TraceConfig:
+    """TRACE's own settings; its epochs belong to the recipe and shrink with it unless asked for."""
+    defaults = {"start": TraceConfig.start, "ramp": TraceConfig.ramp} | {n: v for n, (v, _) in preset.trace.items()}
+    shrunk = {name: shrink(value, epochs, recipe_epochs) for name, value in defaults.items()}
+    return build(TraceConfig, shrunk | config.trace, "trace")

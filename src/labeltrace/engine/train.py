@@ -1,0 +1,365 @@
+"""A run from beginning to end: build, train, test, log, checkpoint, resume."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from labeltrace import __version__
+from labeltrace.control import Controller
+from labeltrace.data import load_noise, save_noise
+from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
+from labeltrace.engine.config import RunConfig, dump_config, load_config
+from labeltrace.engine.folder import RunFolder, code_revision
+from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.engine.plan import Plan, plan
+from labeltrace.engine.reporter import Reporter
+from labeltrace.engine.signals import signals
+from labeltrace.errors import InputError
+from labeltrace.files import write_atomically
+from labeltrace.learners import Learner
+from labeltrace.scoring import SampleMemory, Scores
+
+
+class Interrupted(Exception):
+    """Ctrl-C (or SIGTERM): the run is saved in `folder` and can be resumed."""
+
+    def __init__(self, folder: Path, epoch: int) -> None:
+        super().__init__(f"{folder}: stopped; {epoch} epochs are saved")
+        self.folder, self.epoch = folder, epoch
+
+
+class Diverged(Exception):
+    """A loss turned NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the controller says of every training sample after a scoring pass; all [N]."""
+
+    scores: Scores
+    clean: Tensor
+    observed_reliability: Tensor
+    pseudo_reliability: Tensor
+    a: Tensor
+    b: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run."""
+
+    folder: RunFolder
+    plan: Plan
+    metrics: list[dict[str, Any]]
+    judgement: Judgement
+    networks: list[nn.Module]
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """Test accuracy: best epoch, last epoch, mean of the last ten; empty without a test set."""
+        return summarise(self.metrics)
+
+
+def summarise(metrics: list[dict[str, Any]]) -> dict[str, float]:
+    """Return best, last and mean-of-last-10 test accuracy of a run's metrics."""
+    accuracy = [record["test_accuracy"] for record in metrics if record.get("test_accuracy") is not None]
+    if not accuracy:
+        return {}
+    tail = accuracy[-10:]
+    return {"best": max(accuracy), "last": accuracy[-1], "mean_last_10": sum(tail) / len(tail)}
+
+
+def train(
+    config: RunConfig,
+    out: Path,
+    *,
+    dataset: Any = None,
+    make_network: Callable[[], nn.Module] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> Trained:
+    """Train a run in the folder `out`.
+
+    Args:
+        config: the run; ignored but for the device when `resume` (the folder's own config.yaml counts).
+        out: folder of the run.
+        dataset: data in memory, in place of the named dataset.
+        make_network: a user's network, in place of the named model.
+        resume: go on with the run in `out`.
+        overwrite: delete a run in `out` first.
+        reporter: hears of the progress.
+
+    Raises:
+        InputError: something asked for does not exist or does not fit; nothing was written.
+        Interrupted: on Ctrl-C; the run can be resumed.
+        Diverged: a loss turned NaN.
+    """
+    if resume:
+        folder = RunFolder.open(out)
+        config = load_config(folder.config, {"device": config.device, "precision": config.precision})
+        planned = plan(config, dataset, make_network)
+        _same_noise(folder, planned)
+    else:
+        planned = plan(config, dataset, make_network)
+        _fabric(planned.config)  # a device that is not there shows now
+        folder = RunFolder.create(out, overwrite=overwrite)
+    # The caller's random state is not ours to change.
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        return _Run(folder, planned, reporter or Reporter()).train(resume)
+
+
+class _Run:
+    """The moving parts of one run."""
+
+    def __init__(self, folder: RunFolder, planned: Plan, reporter: Reporter) -> None:
+        config, settings, dataset = planned.config, planned.settings, planned.dataset
+        self.folder, self.plan, self.reporter = folder, planned, reporter
+        self.fabric = _fabric(config)
+        self.networks: list[nn.Module] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        for member in range(planned.learner.networks_needed):
+            torch.manual_seed(run_seed(config.seed, member))
+            network = planned.make_network()
+            if len(dataset.input_shape) == 3:
+                network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
+            self.networks.append(network)
+            self.optimizers.append(optimizer)
+        torch.manual_seed(run_seed(config.seed, len(self.networks)))
+        fields = planned.learner.fields(settings)
+        self.memory = SampleMemory(len(dataset.train), fields, self.fabric.device)
+        self.learner: Learner = planned.learner(
+            settings, self.networks, dataset.views, dataset.num_classes, self.memory, planned.controller
+        )
+        self.loop = EngineLoop(
+            self.fabric,
+            self.networks,
+            self.optimizers,
+            dataset.train,
+            dataset.views,
+            config.seed,
+            planned.trace,
+            self.learner.pseudo,
+            reporter,
+        )
+        self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
+        self.metrics: list[dict[str, Any]] = []
+        self.best = -1.0
+
+    def train(self, resume: bool) -> Trained:
+        epochs = self.plan.settings.epochs
+        done = self._restore() if resume else 0
+        if not resume:
+            self._write_start()
+        self.reporter.start(self.folder.path.name, epochs, done)
+        writer = _tensorboard(self.folder.tensorboard) if self.plan.config.tensorboard else None
+        try:
+            for epoch in range(done, epochs):
+                record = self._epoch(epoch)
+                self.metrics.append(record)
+                self.folder.append_metrics(record)
+                if writer is not None:
+                    _log(writer, record)
+                done = epoch + 1
+                accuracy = record.get("test_accuracy", -1.0)
+                is_best, self.best = accuracy > self.best, max(accuracy, self.best)
+                self.checkpoints.offer(self._state(done), is_best=is_best)
+                self.reporter.epoch(record)
+            self.checkpoints.flush()
+            self.loop.begin(epochs)
+            judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
+        except KeyboardInterrupt:
+            self.checkpoints.flush()
+            raise Interrupted(self.folder.path, done) from None
+        except LossNotFinite as error:
+            self.checkpoints.flush()
+            good = (
+                f"last good checkpoint: {self.folder.last} (epoch {done})" if done else "no epoch was finished before"
+            )
+            raise Diverged(f"loss is not finite in epoch {done + 1}, {error}; {good}") from None
+        finally:
+            self.reporter.end()
+            if writer is not None:
+                writer.close()
+        return Trained(self.folder, self.plan, self.metrics, judgement, self.networks)
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        started = time.perf_counter()
+        loop, train, test = self.loop, self.plan.dataset.train, self.plan.dataset.test
+        rate = self.learner.learning_rate(epoch)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        loop.begin(epoch)
+        record: dict[str, Any] = {"epoch": epoch, "lr": rate}
+        if train.truth is not None:  # the signals are those of the epoch's start, for every learner alike
+            loop.score(self.learner.score_view)
+        self.learner.epoch(loop, epoch)
+        phases = loop.logs
+        steps = sum(log["steps"] for log in phases.values())
+        record["loss"] = sum(log["loss"] * log["steps"] for log in phases.values()) / max(steps, 1)
+        record["phases"] = phases
+        if test is not None:
+            record["test_accuracy"] = self._test_accuracy(test.inputs, test.labels)
+        if loop.scores is not None and train.truth is not None:
+            record["signals"] = self._signals(self._judge(loop.scores, epoch))
+        record["seconds"] = round(time.perf_counter() - started, 4)
+        return record
+
+    def _test_accuracy(self, inputs: Tensor, labels: Tensor) -> float:
+        predicted = self.learner.predict(self.loop.logits(inputs)).argmax(1)
+        return float((predicted == labels.to(predicted.device)).float().mean())
+
+    def _judge(self, scores: Scores, epoch: int) -> Judgement:
+        """Let the controller judge every sample by the numbers of a pass."""
+        controller: Controller | None = self.plan.controller
+        clean = self.learner.cleanliness(scores)
+        ones = torch.ones_like(clean)
+        if controller is None:
+            return Judgement(scores, clean, clean, scores.confidence, ones, 1 - ones, ones)
+        counted = self.learner.controller_epoch(epoch)
+        observed, pseudo = controller.reliabilities(clean, scores.structure, scores.agree, scores.confidence, counted)
+        a, b = observed, (1 - observed) * pseudo
+        return Judgement(scores, clean, observed, pseudo, a, b, controller.weigh(a, b))
+
+    def _signals(self, judged: Judgement) -> dict[str, float]:
+        train = self.plan.dataset.train
+        assert train.truth is not None
+        return signals(
+            observed=train.labels,
+            truth=train.truth,
+            suggested=judged.scores.suggested.cpu(),
+            clean=judged.clean.cpu(),
+            structure=None if judged.scores.structure is None else judged.scores.structure.cpu(),
+            observed_reliability=judged.observed_reliability.cpu(),
+            pseudo_reliability=judged.pseudo_reliability.cpu(),
+            confidence=judged.scores.confidence.cpu(),
+        )
+
+    def _state(self, epochs_done: int) -> dict[str, Any]:
+        cuda = torch.cuda.get_rng_state(self.fabric.device) if self.fabric.device.type == "cuda" else None
+        return {
+            "format": FORMAT,
+            "epoch": epochs_done,
+            "networks": [network.state_dict() for network in self.networks],
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "memory": self.memory.state_dict(),
+            "generators": {"cpu": torch.get_rng_state(), "cuda": cuda},
+            "best": self.best,
+            "config": dump_config(self.plan.config),
+        }
+
+    def _restore(self) -> int:
+        """Take up the state on disk; without one the run starts at its beginning."""
+        if not self.folder.last.exists():
+            self.folder.keep_metrics(0)
+            return 0
+        state = read_checkpoint(self.folder.last)
+        for network, saved in zip(self.networks, state["networks"], strict=True):
+            network.load_state_dict(saved)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.memory.load_state_dict(state["memory"])
+        torch.set_rng_state(state["generators"]["cpu"])
+        if state["generators"]["cuda"] is not None and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(state["generators"]["cuda"], self.fabric.device)
+        self.best = state["best"]
+        self.metrics = self.folder.keep_metrics(state["epoch"])
+        return int(state["epoch"])
+
+    def _write_start(self) -> None:
+        """Everything that repeats the run, before its first epoch; config.yaml comes last and makes it a run."""
+        plan, folder = self.plan, self.folder
+        if plan.noise is not None:
+            save_noise(folder.noise, plan.dataset.train.labels.numpy(), plan.noise)
+        environment = {
+            "labeltrace": __version__,
+            "revision": code_revision(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "platform": platform.platform(),
+            "device": _device_name(self.fabric.device),
+            "precision": self.fabric._precision.precision,
+            "threads": torch.get_num_threads(),
+            "seed": plan.config.seed,
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "train_samples": len(plan.dataset.train),
+            "classes": list(plan.dataset.classes),
+            "noise": None if plan.noise is None else plan.noise.to_dict(),
+            "bytes_per_sample": self.memory.bytes_per_sample,
+        }
+        text = json.dumps(environment, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(folder.environment, lambda path: path.write_text(text, encoding="utf-8"))
+        config = dump_config(plan.config)
+        write_atomically(folder.config, lambda path: path.write_text(config, encoding="utf-8"))
+
+
+def _same_noise(folder: RunFolder, planned: Plan) -> None:
+    """A resumed run trains on the labels it began with, or not at all."""
+    if planned.noise is None:
+        return
+    _, record = load_noise(folder.noise)
+    if record.sha256 != planned.noise.sha256:
+        raise InputError(
+            f"{folder.noise}: labels {record.sha256[:12]} differ from those the run would draw now "
+            f"({planned.noise.sha256[:12]}); the dataset has changed since it began"
+        )
+
+
+def _fabric(config: RunConfig) -> Fabric:
+    name, _, number = config.device.partition(":")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise InputError(f"device: {config.device!r}, expected auto, cpu, cuda or cuda:N")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device: {config.device!r} asked for, but torch finds no CUDA device here; say --device cpu")
+    if name == "cuda" and number and int(number) >= torch.cuda.device_count():
+        raise InputError(f"device: {config.device!r} asked for, but there are {torch.cuda.device_count()} CUDA devices")
+    precision = config.precision
+    if precision not in ("auto", "fp32", "bf16"):
+        raise InputError(f"precision: {precision!r}, expected auto, fp32 or bf16")
+    if precision == "auto":
+        precision = "bf16" if name == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    return Fabric(
+        accelerator=name,
+        devices=[int(number)] if number and name == "cuda" else 1,
+        precision="bf16-mixed" if precision == "bf16" else "32-true",
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU ({platform.machine()})"
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError("tensorboard is not installed: pip install 'labeltrace[tensorboard]'") from None
+    return SummaryWriter(str(folder))
+
+
+def _log(writer: Any, record: dict[str, Any]) -> None:
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(f"{prefix}/{key}" if prefix else key, item)
+        elif isinstance(value, (int, float)) and prefix != "epoch":
+            writer.add_scalar(prefix, value, record["epoch"])
+
+    walk("", record)
+    writer.flush()

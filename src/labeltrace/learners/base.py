@@ -1,0 +1,149 @@
+"""What every learner is: networks, settings, a controller, and an `epoch` written in terms of a `Loop`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from labeltrace.control import Controller
+from labeltrace.data.draws import Draws
+from labeltrace.data.views import Views
+from labeltrace.learners.settings import LearnerSettings, Preset
+from labeltrace.registry import Registry
+from labeltrace.scoring import Field, SampleMemory, Scores
+from labeltrace.scoring.score import mean_prediction
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of one step, of a fixed size.
+
+    Args:
+        index: [B] sample numbers.
+        inputs: [B, C, H, W] uint8 images or [B, D] float features.
+        observed: [B] observed classes.
+        draws: the randomness of these samples in this pass; fork it per view.
+    """
+
+    index: Tensor
+    inputs: Tensor
+    observed: Tensor
+    draws: Draws
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step returns: the scalar to descend, and numbers to log (detached scalars)."""
+
+    loss: Tensor
+    logs: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+Step = Callable[[Batch], Outcome]
+
+
+class Loop(Protocol):
+    """What the engine offers a learner inside an epoch."""
+
+    def train(
+        self,
+        step: Step,
+        *,
+        members: Sequence[int],
+        batch_size: int,
+        passes: int = 1,
+        drop_last: bool = False,
+        label: str,
+    ) -> None:
+        """Run `step` over the training set in shuffled batches of one size and descend its loss.
+
+        Networks in `members` are in train mode and updated; the others are in eval mode. A last short batch is
+        filled up with samples of the same pass, or dropped.
+        """
+
+    def score(self, view: str = "plain") -> Scores:
+        """Score the whole training set (once per epoch: a second call returns the same scores)."""
+
+
+class Learner(ABC):
+    """A training method. One file, one class, one settings record; the conformance tests find it in the registry.
+
+    Args:
+        settings: of this run.
+        networks: `networks_needed` modules that return `Output`.
+        views: how inputs become network inputs.
+        num_classes: C.
+        memory: per-sample fields that `fields` declared.
+        controller: for a refurbishment learner; None otherwise.
+    """
+
+    name: ClassVar[str]
+    networks_needed: ClassVar[int] = 2
+    refurbishes: ClassVar[bool] = True
+    settings_type: ClassVar[type[LearnerSettings]]
+    presets: ClassVar[Mapping[str, Preset]]
+
+    def __init__(
+        self,
+        settings: LearnerSettings,
+        networks: Sequence[nn.Module],
+        views: Views,
+        num_classes: int,
+        memory: SampleMemory,
+        controller: Controller | None,
+    ) -> None:
+        self.settings = settings
+        self.networks = networks
+        self.views = views
+        self.num_classes = num_classes
+        self.memory = memory
+        self.controller = controller
+
+    @classmethod
+    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+        """Return what this learner remembers of each sample."""
+        return {}
+
+    @classmethod
+    def optimizer(cls, settings: LearnerSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the optimizer of one network."""
+        return torch.optim.SGD(
+            parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+        )
+
+    @abstractmethod
+    def learning_rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from the start of the run."""
+
+    @abstractmethod
+    def epoch(self, loop: Loop, epoch: int) -> None:
+        """Train one epoch."""
+
+    @property
+    def score_view(self) -> str:
+        """The view that the scoring pass of an epoch looks at: "plain" or "weak"."""
+        return "plain"
+
+    def controller_epoch(self, epoch: int) -> int:
+        """Return the epoch that a controller counts: from the end of warm-up."""
+        return epoch - self.settings.warmup
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Combine the networks' logits [M, B, C] into one [B, C]: their sum."""
+        return logits.sum(0)
+
+    def pseudo(self, probabilities: Tensor) -> Tensor:
+        """Combine the networks' probabilities [M, B, C] into the pseudo target [B, C]."""
+        return mean_prediction(probabilities)
+
+    def cleanliness(self, scores: Scores) -> Tensor:
+        """Return [N] how clean this learner holds each label to be after a scoring pass."""
+        return scores.clean
+
+
+learners: Registry[type[Learner]] = Registry("learner")

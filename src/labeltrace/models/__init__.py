@@ -1,0 +1,61 @@
+"""Networks that return logits and the pooled features of their stages, by name.
+
+A new model costs one file with a builder `(num_classes, input_shape, pooling) -> nn.Module` and one line below;
+the tests find it in the registry. A user's own module needs neither: see `Staged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from labeltrace.errors import InputError
+from labeltrace.models import mlp, preact_resnet, resnet, small_cnn
+from labeltrace.models.inputs import default_model
+from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.staged import Staged
+from labeltrace.registry import Registry
+
+__all__ = ["ModelBuilder", "Output", "Staged", "build_model", "default_model", "models", "pool"]
+
+ModelBuilder = Callable[[int, tuple[int, ...], str], nn.Module]
+
+models = Registry[ModelBuilder]("model")
+models.add(
+    "preact_resnet18", preact_resnet.preact_resnet18, "DivideMix's PreAct ResNet-18 for small images, 11.2 M parameters"
+)
+models.add("resnet18", resnet.resnet18, "ResNet-18 for small images (3×3 stem), 11.2 M parameters")
+models.add("resnet34", resnet.resnet34, "ResNet-34 for small images (3×3 stem), 21.3 M parameters")
+models.add("small_cnn", small_cnn.small_cnn, "four convolutions for images of 8 to 28 pixels, 0.19 M parameters")
+models.add("mlp", mlp.mlp, "three hidden layers for features; the input counts as the shallowest stage")
+
+
+def build_model(name: str, num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> nn.Module:
+    """Build a registered model, a module whose `forward(x)` returns an `Output`.
+
+    Args:
+        name: a key of `models`; `default_model(input_shape)` names a sensible one.
+        num_classes: C, at least 2.
+        input_shape: shape of one sample, [D] or [channels, height, width].
+        pooling: "gap" or "flatten", see `pool`.
+
+    Returns:
+        The module, on the CPU, in train mode, initialised from torch's global generator.
+
+    Raises:
+        InputError: unknown name or pooling, fewer than two classes, or a shape the model does not take.
+
+    >>> import torch
+    >>> network = build_model("small_cnn", num_classes=10, input_shape=(1, 8, 8))
+    >>> network(torch.zeros(4, 1, 8, 8)).logits.shape
+    torch.Size([4, 10])
+    >>> build_model("mlp", num_classes=10, input_shape=(1, 8, 8))
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: model 'mlp' takes features, got images of shape (1, 8, 8): take model 'small_cnn'
+    """
+    builder = models[name]
+    if num_classes < 2:
+        raise InputError(f"num_classes is {num_classes}: a classifier needs at least 2")
+    default_model(input_shape)  # refuses a shape that is neither features nor images, whatever the builder checks
+    return builder(num_classes, input_shape, check_pooling(pooling))

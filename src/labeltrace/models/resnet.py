@@ -1,0 +1,126 @@
+"""ResNet-18 and ResNet-34 for small images.
+
+Paper: He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016 (arXiv 1512.03385), the two
+ImageNet networks of its Table 1 that have basic blocks. What differs: the stem is one 3x3 convolution of stride 1
+without max pooling, the variant that noisy-label papers train on CIFAR, so a 32-pixel image reaches the last stage as
+4x4; shortcuts that change width are 1x1 convolutions with BatchNorm (the paper's option B). Parameter names are
+torchvision's (conv1, bn1, layer1..4, downsample.0/1, fc). Initialisation is torch's default, as in those papers' codes;
+the last BatchNorm of a block does not start at zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from labeltrace.models.inputs import image_channels
+from labeltrace.models.output import Output, check_pooling, pool
+
+WIDTHS = (64, 128, 256, 512)
+
+
+def conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
+    """Return a 3x3 convolution that keeps the size at stride 1; no bias, because BatchNorm follows or precedes it.
+
+    >>> conv3x3(3, 8, stride=2)
+    Conv2d(3, 8, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), bias=False)
+    """
+    return nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, padding=1, bias=False)
+
+
+def make_stage(
+    block: Callable[[int, int, int], nn.Module], inputs: int, outputs: int, count: int, stride: int
+) -> nn.Sequential:
+    """Stack `count` blocks; the first changes width and resolution, the others keep them.
+
+    >>> len(make_stage(BasicBlock, 64, 128, count=3, stride=2))
+    3
+    """
+    blocks = [block(inputs, outputs, stride)]
+    blocks += [block(outputs, outputs, 1) for _ in range(count - 1)]
+    return nn.Sequential(*blocks)
+
+
+class BasicBlock(nn.Module):
+    """Residual block: `relu(bn(conv(relu(bn(conv(x))))) + shortcut(x))`, [B, D, H, W] → [B, D', H/stride, W/stride].
+
+    >>> BasicBlock(4, 8, 2)(torch.zeros(2, 4, 6, 6)).shape
+    torch.Size([2, 8, 3, 3])
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(inputs, outputs, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = conv3x3(outputs, outputs)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, kernel_size=1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's output."""
+        out = torch.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return torch.relu(out + self.downsample(x))
+
+
+class ResNet(nn.Module):
+    """Residual network with four stages of basic blocks; the features are the outputs of layer1..layer4.
+
+    Args:
+        blocks: number of blocks of each of the four stages.
+        num_classes: C.
+        in_channels: channels of the images.
+        pooling: how stage outputs become features, "gap" or "flatten"; the head always averages.
+
+    Raises:
+        InputError: unknown pooling.
+
+    >>> network = ResNet((1, 1, 1, 1), num_classes=10)
+    >>> output = network(torch.zeros(2, 3, 16, 16))
+    >>> output.logits.shape, [feature.shape[1] for feature in output.features]
+    (torch.Size([2, 10]), [64, 128, 256, 512])
+    """
+
+    def __init__(self, blocks: Sequence[int], num_classes: int, in_channels: int = 3, pooling: str = "gap") -> None:
+        super().__init__()
+        self.pooling = check_pooling(pooling)
+        self.conv1 = conv3x3(in_channels, WIDTHS[0])
+        self.bn1 = nn.BatchNorm2d(WIDTHS[0])
+        self.layer1 = make_stage(BasicBlock, WIDTHS[0], WIDTHS[0], blocks[0], stride=1)
+        self.layer2 = make_stage(BasicBlock, WIDTHS[0], WIDTHS[1], blocks[1], stride=2)
+        self.layer3 = make_stage(BasicBlock, WIDTHS[1], WIDTHS[2], blocks[2], stride=2)
+        self.layer4 = make_stage(BasicBlock, WIDTHS[2], WIDTHS[3], blocks[3], stride=2)
+        self.fc = nn.Linear(WIDTHS[3], num_classes)
+
+    def forward(self, x: Tensor) -> Output:
+        """Return logits [B, C] and four features for images [B, channels, H, W]."""
+        x = torch.relu(self.bn1(self.conv1(x)))
+        features = []
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+            features.append(pool(x, self.pooling))
+        return Output(self.fc(pool(x, "gap")), tuple(features))
+
+
+def resnet18(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> ResNet:
+    """Build ResNet-18: two basic blocks per stage, 11,173,962 parameters for 10 classes of colour images.
+
+    >>> sum(parameter.numel() for parameter in resnet18(10, (3, 32, 32)).parameters())
+    11173962
+    """
+    return ResNet((2, 2, 2, 2), num_classes, image_channels("resnet18", input_shape), pooling)
+
+
+def resnet34(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> ResNet:
+    """Build ResNet-34: 3, 4, 6 and 3 basic blocks, 21,282,122 parameters for 10 classes of colour images.
+
+    >>> sum(parameter.numel() for parameter in resnet34(10, (3, 32, 32)).parameters())
+    21282122
+    """
+    return ResNet((3, 4, 6, 3), num_classes, image_channels("resnet34", input_shape), pooling)

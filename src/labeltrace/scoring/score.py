@@ -1,0 +1,262 @@
+"""One pass over the training set: losses, clean posteriors, predictions, relation drift. Nothing else walks the data.
+
+The pass is fed in any order whose neighbours are mixed (the engine uses a fixed random permutation). Drift is computed
+in groups of `score_batch` samples, whatever the batch of the forward is; the last group is filled up with samples of
+the first one, whose second scores are dropped, because rows of a smaller group are not comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, RandomSampler
+
+from labeltrace.scoring.checks import work
+from labeltrace.scoring.posterior import loss_posterior
+from labeltrace.scoring.relations import grouped_drift, pool, structure_confidence
+from labeltrace.scoring.settings import StructureSettings
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one pass says of N samples under M networks.
+
+    Args:
+        loss: [M, N] cross-entropy with the observed label.
+        posterior: [M, N] clean posterior of each network's losses.
+        drift: [M, N] relation drift, or None where the networks return no stage features.
+        stability: [M, N] structure confidence of each network, or None.
+        suggested: [N] class of the pseudo target.
+        confidence: [N] max_c of the pseudo target.
+        agree: [N] whether the first two networks name the same class; None for one network.
+    """
+
+    loss: Tensor
+    posterior: Tensor
+    drift: Tensor | None
+    stability: Tensor | None
+    suggested: Tensor
+    confidence: Tensor
+    agree: Tensor | None
+
+    @property
+    def clean(self) -> Tensor:
+        """[N] clean posterior, averaged over the networks."""
+        return self.posterior.mean(0)
+
+    @property
+    def structure(self) -> Tensor | None:
+        """[N] structure confidence c̄^str, averaged over the networks."""
+        return None if self.stability is None else self.stability.mean(0)
+
+
+def mean_prediction(probabilities: Tensor) -> Tensor:
+    """Return the mean over networks, [M, B, C] → [B, C]: the pseudo target of a pass unless a learner has its own."""
+    return probabilities.mean(0)
+
+
+class ScorePass:
+    """Collects a pass batch by batch and turns it into `Scores`; it holds a few numbers per sample.
+
+    Args:
+        settings: how drift becomes confidence.
+        seed: of the mixture fit and of the fillers of the last group.
+        pseudo: [M, B, C] probabilities → [B, C] pseudo target.
+    """
+
+    def __init__(
+        self,
+        settings: StructureSettings | None = None,
+        *,
+        seed: int = 0,
+        pseudo: Callable[[Tensor], Tensor] = mean_prediction,
+    ) -> None:
+        self.settings = settings or StructureSettings()
+        self.seed = seed
+        self.pseudo = pseudo
+        self._index: list[Tensor] = []
+        self._columns: dict[str, list[Tensor]] = {"loss": [], "suggested": [], "confidence": [], "agree": []}
+        self._drift: list[Tensor] = []
+        self._waiting: list[list[Tensor]] = []  # per network, per stage: features not yet in a full group
+        self._first: list[list[Tensor]] = []  # the first group's features: they fill the last one
+
+    @torch.no_grad()
+    def add(self, index: Tensor, labels: Tensor, outputs: Sequence[tuple[Tensor, Sequence[Tensor]]]) -> None:
+        """Add a batch: sample numbers [B], observed labels [B], and (logits, stage features) of each network."""
+        logits = torch.stack([work(output[0]) for output in outputs])
+        members, rows, classes = logits.shape
+        loss = F.cross_entropy(logits.reshape(-1, classes), labels.repeat(members), reduction="none")
+        probabilities = logits.softmax(2)
+        pseudo = self.pseudo(probabilities)
+        self._index.append(index)
+        self._columns["loss"].append(loss.reshape(members, rows))
+        self._columns["suggested"].append(pseudo.argmax(1)[None])
+        self._columns["confidence"].append(pseudo.amax(1)[None])
+        if members > 1:
+            votes = probabilities.argmax(2)
+            self._columns["agree"].append((votes[0] == votes[1])[None])
+        if all(len(output[1]) >= 2 for output in outputs):
+            self._group([[pool(work(f), self.settings.pooling) for f in output[1]] for output in outputs])
+
+    @torch.no_grad()
+    def finish(self, posterior: Callable[..., Tensor] = loss_posterior) -> Scores:
+        """Return the scores in sample order; `posterior` maps losses [N] to clean posteriors [N]."""
+        index = torch.cat(self._index)
+        self._check_complete(index)
+        inverse = torch.empty_like(index).scatter_(0, index, torch.arange(len(index), device=index.device))
+        column = {name: torch.cat(parts, 1)[:, inverse] for name, parts in self._columns.items() if parts}
+        drift = stability = None
+        if self._first or self._waiting:
+            drift = self._all_drift(len(index))[:, inverse]
+            settings = self.settings
+            stability = torch.stack([structure_confidence(d, settings.gamma, settings.drift_norm) for d in drift])
+        return Scores(
+            loss=column["loss"],
+            posterior=torch.stack([posterior(loss, seed=self.seed) for loss in column["loss"]]),
+            drift=drift,
+            stability=stability,
+            suggested=column["suggested"][0],
+            confidence=column["confidence"][0],
+            agree=column["agree"][0] if "agree" in column else None,
+        )
+
+    def _group(self, features: list[list[Tensor]]) -> None:
+        """Cut the features seen so far into full groups, take their drift, keep the rest waiting."""
+        if self._waiting:
+            features = [
+                [torch.cat(pair) for pair in zip(old, new, strict=True)]
+                for old, new in zip(self._waiting, features, strict=True)
+            ]
+        size = self.settings.score_batch
+        full = len(features[0][0]) // size * size
+        if full:
+            self._drift.append(self._drift_of([[stage[:full] for stage in stages] for stages in features], size))
+            if not self._first:
+                self._first = [[stage[:size].clone() for stage in stages] for stages in features]
+        self._waiting = [[stage[full:] for stage in stages] for stages in features]
+
+    def _all_drift(self, count: int) -> Tensor:
+        rest = len(self._waiting[0][0])
+        if rest and not self._first:  # fewer samples than one group: the set itself is the group
+            self._drift.append(self._drift_of(self._waiting, rest))
+        elif rest:
+            size = self.settings.score_batch
+            fillers = torch.from_numpy(np.random.default_rng(self.seed).permutation(size)[: size - rest])
+            filled = [
+                [torch.cat([stage, extra[fillers.to(extra.device)]]) for stage, extra in zip(*pair, strict=True)]
+                for pair in zip(self._waiting, self._first, strict=True)
+            ]
+            self._drift.append(self._drift_of(filled, size))
+        return torch.cat(self._drift, 1)[:, :count]
+
+    def _drift_of(self, features: list[list[Tensor]], size: int) -> Tensor:
+        """Per network, per stage [G·size, D] → [M, G·size]."""
+        settings = self.settings
+        return torch.stack(
+            [
+                grouped_drift([s.unflatten(0, (-1, size)) for s in stages], settings.k, settings.transitions).flatten()
+                for stages in features
+            ]
+        )
+
+    def _check_complete(self, index: Tensor) -> None:
+        """Every sample once; looked at on the CPU, where it costs no synchronisation."""
+        if index.device.type != "cpu":
+            return
+        counts = torch.bincount(index, minlength=len(index))
+        wrong = (counts != 1).nonzero()
+        if len(wrong):
+            sample = int(wrong[0, 0])
+            raise ValueError(
+                f"loader: sample {sample} came {int(counts[sample])} times in a pass of {len(index)}; "
+                "a pass gives every sample 0 … N−1 once (no drop_last, no sampler with replacement)"
+            )
+
+
+def score(
+    networks: nn.Module | Sequence[nn.Module],
+    loader: Iterable[Sequence[Tensor]],
+    settings: StructureSettings | None = None,
+    *,
+    seed: int = 0,
+) -> Scores:
+    """Score the whole training set once: loss, clean posterior, relation drift. For people with their own loop.
+
+    Networks run in eval mode without gradient and get their mode back; a batch is moved to the networks' device.
+
+    Args:
+        networks: one or more modules that return (logits, stage features), such as `labeltrace.models.Staged`; a
+            module that returns logits alone is scored without structure.
+        loader: batches (inputs, labels) in dataset order, or (inputs, labels, index) in any order. Classes must be
+            mixed within 64 consecutive samples: a class-sorted set needs a shuffled loader that yields the index.
+        settings: of structure confidence; a `TraceConfig` is one.
+        seed: of the mixture fit.
+
+    Raises:
+        ValueError: an empty or shuffled loader without index, a sample missing or twice, a class-sorted order.
+
+    >>> from labeltrace.models import build_model
+    >>> network = build_model("mlp", num_classes=2, input_shape=(4,))
+    >>> batch = torch.randn(8, 4), torch.tensor([0, 1] * 4)
+    >>> score(network, [batch]).clean.shape
+    torch.Size([8])
+    """
+    members = [networks] if isinstance(networks, nn.Module) else list(networks)
+    if not members:
+        raise ValueError("networks: none given, expected at least one")
+    shuffles = isinstance(loader, DataLoader) and isinstance(loader.sampler, RandomSampler)
+    device = next(members[0].parameters()).device
+    modes = [network.training for network in members]
+    scoring, labels_seen, seen = ScorePass(settings, seed=seed), [], 0
+    try:
+        for network in members:
+            network.eval()
+        for batch in loader:
+            if shuffles and len(batch) < 3:
+                raise ValueError(
+                    "loader: it shuffles but yields (inputs, labels) only, so scores cannot be put back in order; "
+                    "yield (inputs, labels, index) or pass shuffle=False"
+                )
+            inputs, labels = batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
+            index = batch[2] if len(batch) > 2 else torch.arange(seen, seen + len(labels))
+            with torch.no_grad():
+                outputs = [_parts(network(inputs)) for network in members]
+            scoring.add(index.to(device), labels, outputs)
+            labels_seen.append(labels)
+            seen += len(labels)
+    finally:
+        for network, mode in zip(members, modes, strict=True):
+            network.train(mode)
+    if not seen:
+        raise ValueError("loader: it yields nothing")
+    _check_mixed(torch.cat(labels_seen).cpu(), scoring.settings.score_batch)
+    return scoring.finish()
+
+
+def _parts(output: object) -> tuple[Tensor, Sequence[Tensor]]:
+    """Logits and stage features of whatever a network returns."""
+    if isinstance(output, Tensor):
+        return output, ()
+    if isinstance(output, tuple) and len(output) == 2:
+        return output[0], output[1]
+    raise ValueError(f"networks: one returned {type(output).__name__}, expected logits or (logits, stage features)")
+
+
+def _check_mixed(labels: Tensor, size: int) -> None:
+    """Raise where the order, not the set, is why scoring groups hold a single class."""
+
+    def single_class(order: Tensor) -> float:
+        groups = order[: len(order) // size * size].reshape(-1, size)
+        return float((groups == groups[:, :1]).all(1).float().mean()) if len(groups) else 0.0
+
+    shuffled = labels[torch.from_numpy(np.random.default_rng(0).permutation(len(labels)))]
+    if single_class(labels) > 0.01 >= single_class(shuffled):
+        raise ValueError(
+            f"loader: {single_class(labels):.0%} of its groups of {size} samples hold a single class, so relations "
+            "inside them say nothing; shuffle it (fixed seed) and yield (inputs, labels, index)"
+        )
