@@ -23,7 +23,7 @@ class Run:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Test accuracy (best, last, mean of last 10) and, where the truth is known, how well wrong labels were found."""
+        """Test accuracy (best, last, mean of last 10) and, with known truth, how well wrong labels were found."""
         found = detection(self.samples) if "truth" in self.samples.column_names else {}
         return self.trained.summary | found
 

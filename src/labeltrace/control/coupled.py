@@ -22,7 +22,7 @@ class Coupled(Controller):
     @torch.no_grad()
     def __call__(self, evidence: Evidence) -> Supervision:
         """Mix the two sources with complementary weights."""
-        clean = work(evidence.clean)
+        clean = work(evidence.clean).detach()
         keep = clean[:, None]
         target = keep * work(evidence.observed) + (1 - keep) * work(evidence.pseudo)
         one = torch.ones_like(clean)

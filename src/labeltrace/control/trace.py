@@ -189,7 +189,7 @@ def supervise(
         check_rows(name, values, rows, "pseudo")
         check_unit(name, values)
     with torch.no_grad():
-        a, s_pseudo = work(observed_reliability), work(pseudo_reliability)
+        a, s_pseudo = work(observed_reliability).detach(), work(pseudo_reliability).detach()
         b = (1 - a) * s_pseudo
         strength = a + b
         target = (a[:, None] * work(observed) + b[:, None] * work(pseudo)) / (strength + eps)[:, None]

@@ -51,7 +51,7 @@ OPERATIONS = (  # ranges: Robust-LR, randaugment.py
     Operation("translate_x", -0.3, 0.3),  # of the width
     Operation("translate_y", -0.3, 0.3),  # of the height
 )
-_GRID = 65536  # magnitudes are multiples of 1/65536: then every blend is exact in float32, fused multiply-add or not
+_GRID = 65536  # magnitudes are multiples of 1/65536: every blend is then exact in float32, compiled or not
 
 
 def randaugment(images: Tensor, draws: Draws, rounds: int = 3) -> Tensor:
@@ -77,14 +77,15 @@ def draw_policy(draws: Draws, rounds: int = 3) -> tuple[Tensor, Tensor]:
     >>> operation.shape, bool((operation < len(OPERATIONS)).all())
     (torch.Size([5, 2]), True)
     """
-    pick, unit = draws.uniform(2 * rounds).double().chunk(2, dim=1)
+    pick, unit = draws.uniform(2 * rounds).chunk(2, dim=1)
     operation = (pick * len(OPERATIONS)).long()
-    steps = (unit * _GRID).floor()
-    magnitude = torch.zeros_like(unit)
+    steps = (unit * _GRID).long()
+    magnitude = torch.zeros_like(steps)
     for number, (_, low, high) in enumerate(OPERATIONS):
         if high > low:
-            magnitude = torch.where(operation == number, low * _GRID + (high - low) * steps, magnitude)
-    return operation, (magnitude.round() / _GRID).float()
+            drawn = round(low * _GRID) + steps * round((high - low) * _GRID) // _GRID
+            magnitude = torch.where(operation == number, drawn, magnitude)
+    return operation, magnitude.float() / _GRID
 
 
 def apply_operation(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
@@ -200,8 +201,8 @@ def _remap(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tens
 
     span = brightest - darkest
     scale = torch.full_like(span, 255, dtype=torch.float64) / span.clamp(min=1)  # `255 / span` would round twice
-    # Pillow truncates level * scale - darkest * scale, so the last bit shows: a whole 255 may come out as 254. Each part
-    # of the scale has an exact product, so the two add up to the rounded product even where a compiler fuses them.
+    # Pillow truncates level * scale - darkest * scale, so the last bit shows: a whole 255 may come out as 254. Both
+    # parts of the scale have exact products, which add up to the rounded product even where a compiler fuses them.
     coarse = torch.floor(scale * 2**20) / 2**20
     fine = scale - coarse
     stretched = ((levels * coarse + levels * fine) - (darkest * coarse + darkest * fine)).clamp(0, 255).long()

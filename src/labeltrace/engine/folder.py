@@ -56,8 +56,8 @@ class RunFolder:
         return folder
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        """Add one epoch's line; numbers that are not numbers become null."""
-        line = json.dumps(_finite(record), ensure_ascii=False)
+        """Add one epoch's line."""
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False)
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
@@ -94,9 +94,10 @@ def code_revision() -> str | None:
     return done.stdout.strip()
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return nested values with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,7 +20,7 @@ from labeltrace.control import Controller
 from labeltrace.data import load_noise, save_noise
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.config import RunConfig, dump_config, load_config
-from labeltrace.engine.folder import RunFolder, code_revision
+from labeltrace.engine.folder import RunFolder, code_revision, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
 from labeltrace.engine.plan import Plan, plan
 from labeltrace.engine.reporter import Reporter
@@ -217,7 +217,7 @@ class _Run:
         if loop.scores is not None and train.truth is not None:
             record["signals"] = self._signals(self._judge(loop.scores, epoch))
         record["seconds"] = round(time.perf_counter() - started, 4)
-        return record
+        return dict(finite(record))
 
     def _test_accuracy(self, inputs: Tensor, labels: Tensor) -> float:
         predicted = self.learner.predict(self.loop.logits(inputs)).argmax(1)

@@ -81,9 +81,8 @@ def resolve(kind: type[S], preset: Preset, given: Mapping[str, Any], epochs: int
     """
     known = {f.name: f for f in fields(kind)}
     build(kind, given, "settings")  # the names and types that were asked for, before anything is computed from them
-    recipe: dict[str, Any] = {name: f.default for name, f in known.items()} | {
-        name: v for name, (v, _) in preset.values.items()
-    }
+    recipe: dict[str, Any] = {name: f.default for name, f in known.items()}
+    recipe |= {name: value for name, (value, _) in preset.values.items()}
     recipe_epochs = int(recipe["epochs"])
     length = epochs or int(given.get("epochs") or recipe_epochs)
     for name, f in known.items():

@@ -19,7 +19,7 @@ ROWS = ((RELABEL, 4, "#D55E00"), (REVIEW, 4, "#0072B2"), (KEEP, 4, "#009E73"))
 
 
 def pick(table: pa.Table, seed: int = 0) -> list[int]:
-    """Return up to twelve rows of a samples table: four of each decision, drawn with a seed; fewer where there are fewer."""
+    """Return up to twelve rows of a samples table: four of each decision, or as many as there are, drawn by seed."""
     decisions = np.asarray(table["decision"].to_pylist())
     rng = np.random.default_rng(seed)
     chosen: list[int] = []

@@ -1,0 +1,18 @@
+"""What all tests share."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Small tensors on busy machines: threads cost more than they give, and sums keep one order."""
+    torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    if not torch.cuda.is_available():
+        skip = pytest.mark.skip(reason="no CUDA device here")
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(skip)
