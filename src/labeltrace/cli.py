@@ -86,31 +86,36 @@ def demo(
     rate: Annotated[float, typer.Option(help="Share of training labels made wrong.")] = 0.4,
     seed: Annotated[int, typer.Option(help="Of the noise, the networks and everything drawn.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each run (default: the recipe's).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: one per core).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Solve a noisy-label problem four ways on scikit-learn's digits; takes a few minutes on two cores.
 
     Example: labeltrace demo --rate 0.4
     """
-    from labeltrace.demo import demo as run_demo
-    from labeltrace.demo import results_table
+    import time
+
+    from labeltrace import demo as the
+    from labeltrace.engine import RunFolder
+    from labeltrace.grid import run_all
     from labeltrace.progress import Bars
 
+    started = time.perf_counter()
+    configs = the.demo_configs(rate, seed, epochs)
     talk = Console(stderr=True, quiet=as_json)
-    talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs on the same labels and seed")
-    with _resumable(None), Bars(talk) as bars:
-        finished = run_demo(out, rate=rate, seed=seed, epochs=epochs, reporter=bars)
+    talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs with the same labels and seed")
+    with Bars(talk) as bars:
+        run_all(configs, out, bars, jobs)
+    picture, found = the.draw_demo(out), the.demo_figures(out)
     if as_json:
-        _print_json({name: run.figures for name, run in finished.runs.items()})
+        _print_json(found)
         return
-    first = next(iter(finished.runs.values())).trained.plan
-    assert first.noise is not None
-    console.print(first.noise.describe(), soft_wrap=True)
-    console.print(results_table(finished.runs))
-    console.print(f"{finished.seconds:.0f} s. Wrong labels found: those not marked keep. Files:", soft_wrap=True)
-    console.print(f"  {finished.picture}  a dozen samples with label, suggestion, a and b", soft_wrap=True)
-    for run in finished.runs.values():
-        console.print(f"  {run.trained.folder.path}/  {_files(run.trained.folder.path)}", soft_wrap=True)
+    console.print(_noise_line(out / next(iter(configs))), soft_wrap=True)
+    console.print(the.demo_table(found))
+    console.print(f"{time.perf_counter() - started:.0f} s. Wrong labels found are those not marked keep. Written:")
+    console.print(f"  {picture}  a dozen samples: label, suggestion, a, b, keep / relabel / review", soft_wrap=True)
+    for name in reversed(configs):
+        console.print(f"  {out / name}/  {_files(RunFolder(out / name).path)}", soft_wrap=True)
 
 
 @app.command()
@@ -155,26 +160,26 @@ def train(
 
     from labeltrace.engine import load_config
     from labeltrace.progress import Bars
-    from labeltrace.runs import run
+    from labeltrace.runs import figures, run
 
     run_config = load_config(config, overrides)
     folder = resume or out or Path("runs") / _run_name(run_config)
     talk = Console(stderr=True, quiet=as_json)
-    with _resumable(folder), Bars(talk) as bars:
-        finished = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
-    plan = finished.trained.plan
+    with _resumable(), Bars(talk) as bars:
+        trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+    plan, found = trained.plan, figures(folder)
     if as_json:
         noise_record = None if plan.noise is None else plan.noise.to_dict()
-        _print_json({"run": str(folder), "noise": noise_record, "figures": finished.figures})
+        _print_json({"run": str(folder), "noise": noise_record, "figures": found})
         return
     if plan.noise is not None:
-        console.print(plan.noise.describe(), soft_wrap=True)
+        console.print(_noise_line(folder), soft_wrap=True)
     if plan.dataset.test is None:
         console.print("no test set: no accuracy is reported, and there is no best.ckpt")
-    for name, value in finished.figures.items():
+    for name, value in found.items():
         console.print(f"{name.replace('_', ' '):>20}  {100 * value:.2f} %")
-    decisions = finished.samples["decision"].value_counts().to_pylist()
-    console.print(", ".join(f"{d['values']} {d['counts']}" for d in sorted(decisions, key=lambda d: d["values"])))
+    counts = {entry["values"]: entry["counts"] for entry in table["decision"].value_counts().to_pylist()}
+    console.print(", ".join(f"{decision} {counts.get(decision, 0)}" for decision in ("keep", "relabel", "review")))
     console.print(f"{folder}/  {_files(folder)}", soft_wrap=True)
 
 
@@ -234,9 +239,6 @@ def _run_name(config: Any) -> str:
 class _resumable:
     """Turns an interrupted or diverged run into words and an exit code."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-
     def __enter__(self) -> None:
         pass
 
@@ -248,6 +250,14 @@ class _resumable:
             raise typer.Exit(_complain(f"stopped after {error.epoch} epochs, all saved. Go on with: {command}", 130))
         if isinstance(error, Diverged):
             raise typer.Exit(_complain(str(error), 1))
+
+
+def _noise_line(folder: Path) -> str:
+    """The noise of a run in words: both rates and the hash, from the file it was saved in."""
+    from labeltrace.data import load_noise
+    from labeltrace.engine import RunFolder
+
+    return load_noise(RunFolder(folder).noise)[1].describe()
 
 
 def _quoted(path: Path) -> str:

@@ -2,66 +2,66 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from rich import box
 from rich.table import Table
 
-from labeltrace.engine import Reporter, RunConfig
+from labeltrace.audit import read_samples
+from labeltrace.engine import RunConfig, RunFolder, load_config, plan
 from labeltrace.report import draw_gallery
-from labeltrace.runs import Run, run
+from labeltrace.runs import figures
 
 #: name of the run → what it changes; everything else, noise and seed included, is the same
 RUNS: Mapping[str, Mapping[str, object]] = {
     "cross-entropy": {"learner": "cross_entropy"},
     "rolr": {"learner": "rolr", "controller": "coupled"},
     "rolr+trace": {"learner": "rolr", "controller": "trace"},
-    "rolr+trace-no-structure": {"learner": "rolr", "controller": "trace", "trace": {"structure": False}},
+    "rolr+trace, no structure": {"learner": "rolr", "controller": "trace", "trace": {"structure": False}},
 }
+SHOWN = "rolr+trace"
 
 
-@dataclass(frozen=True)
-class Demo:
-    """Four finished runs, their picture and the seconds they took."""
-
-    runs: dict[str, Run]
-    picture: Path
-    seconds: float
+def demo_configs(rate: float, seed: int, epochs: int | None) -> dict[str, RunConfig]:
+    """Return the four runs; they start with the slowest, so that two cores finish together."""
+    shared = {"data": "digits", "noise": "symmetric", "rate": rate, "seed": seed, "epochs": epochs, "device": "cpu"}
+    configs = {_folder(name): RunConfig.model_validate({**shared, **change}) for name, change in RUNS.items()}
+    return dict(reversed(configs.items()))
 
 
-def demo(out: Path, *, rate: float, seed: int, epochs: int | None, reporter: Reporter) -> Demo:
-    """Train the four runs into `out` (replacing an earlier demo there) and draw the picture."""
-    started = time.perf_counter()
-    runs: dict[str, Run] = {}
-    for name, change in RUNS.items():
-        config = RunConfig.model_validate(
-            {"data": "digits", "noise": "symmetric", "rate": rate, "seed": seed, "epochs": epochs, **change}
-        )
-        runs[name] = run(config, out / name, overwrite=True, reporter=reporter)
-    shown = runs["rolr+trace"]
+def draw_demo(out: Path) -> Path:
+    """Draw a dozen samples of the run that is shown; return the picture's path."""
+    folder = out / _folder(SHOWN)
+    split = plan(load_config(RunFolder.open(folder).config, {})).dataset.train
     picture = out / "samples.png"
-    split = shown.trained.plan.dataset.train
-    draw_gallery(shown.samples, split, picture, "digits with wrong labels, as rolr+trace sees them", seed)
-    return Demo(runs, picture, time.perf_counter() - started)
+    draw_gallery(read_samples(folder), split, picture, f"digits with wrong labels, as {SHOWN} sees them")
+    return picture
 
 
-def results_table(runs: Mapping[str, Run]) -> Table:
-    """Return the table the demo ends with."""
-    table = Table(title_justify="left")
-    table.add_column("run")
-    for heading in (
-        "test best",
-        "test last",
-        "test mean of last 10",
-        "wrong labels: precision",
-        "recall",
-        "suggested: accuracy",
-    ):
-        table.add_column(heading, justify="right")
-    for name, finished in runs.items():
-        figures = finished.figures
-        keys = ("best", "last", "mean_last_10", "precision", "recall", "suggestion_accuracy")
-        table.add_row(name, *(f"{100 * figures[key]:.1f} %" for key in keys))
+def demo_figures(out: Path) -> dict[str, dict[str, float]]:
+    """Return the figures of the four runs, in the order of the table."""
+    return {name: figures(out / _folder(name)) for name in RUNS}
+
+
+def demo_table(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return the table the demo ends with, in per cent."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("\nper cent", no_wrap=True)
+    columns = {
+        "best": "test\nbest",
+        "last": "\nlast",
+        "mean_last_10": "\nlast 10",
+        "precision": "wrong found\nprecision",
+        "recall": "\nrecall",
+        "suggestion_accuracy": "suggested\nright",
+    }
+    for heading in columns.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, row in found.items():
+        table.add_row(name, *(f"{100 * row[key]:.1f}" for key in columns))
     return table
+
+
+def _folder(name: str) -> str:
+    return name.replace(", ", "-").replace(" ", "-")

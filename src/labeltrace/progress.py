@@ -1,4 +1,4 @@
-"""A run's progress on the terminal: one bar per run with epoch, loss, accuracy and time left."""
+"""Progress on the terminal: one bar per run with epoch, loss, accuracy and time left."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labeltrace.engine import Reporter
 
 LOSS_EVERY = 0.5  # seconds; reading the loss stops the host until the device is done
-
-
-class _Epochs(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{int(task.completed)}/{int(task.total or 0)} epochs")
+LINE_EVERY = 10.0  # seconds between two lines of a run where the output is no terminal
 
 
 class Bars(Reporter):
@@ -26,15 +21,14 @@ class Bars(Reporter):
 
     Args:
         console: where to draw.
-        every: without a terminal, seconds between two lines.
     """
 
-    def __init__(self, console: Console, every: float = 10.0) -> None:
-        self.console, self.every = console, every
+    def __init__(self, console: Console) -> None:
+        self.console = console
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            _Epochs(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed}/{task.total} epochs"),
             TextColumn("{task.fields[state]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -42,7 +36,10 @@ class Bars(Reporter):
             console=console,
             disable=not console.is_terminal,
         )
-        self._read = self._said = 0.0
+        self._tasks: dict[str, TaskID] = {}
+        self._said: dict[str, float] = {}
+        self._read = 0.0
+        self._accuracy = ""
 
     def __enter__(self) -> Bars:
         self.progress.__enter__()
@@ -55,30 +52,37 @@ class Bars(Reporter):
 
     def start(self, name: str, epochs: int, done: int) -> None:
         """Add the run's bar."""
-        self._name, self._epochs, self._done = name, epochs, done
-        self._loss, self._accuracy = "", ""
-        self._task = self.progress.add_task(name, total=epochs, completed=done, state="")
+        self._name, self._epochs, self._accuracy = name, epochs, ""
+        self.show(name, epochs, done, "")
 
     def step(self, label: str, fraction: float, loss: Callable[[], float]) -> None:
         """Show the phase and, twice a second, its loss."""
         now = time.monotonic()
-        if not self.console.is_terminal or now - self._read < LOSS_EVERY:
-            return
-        self._read, self._loss = now, f"loss {loss():.3f}"
-        self.progress.update(self._task, state=f"{label} {fraction:.0%}  {self._loss}  {self._accuracy}")
+        if self.console.is_terminal and now - self._read >= LOSS_EVERY:
+            self._read = now
+            state = f"{label} {fraction:.0%}  loss {loss():.3f}  {self._accuracy}"
+            self.progress.update(self._tasks[self._name], state=state)
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Move the bar on."""
-        self._done += 1
-        self._loss = f"loss {record['loss']:.3f}"
         if record.get("test_accuracy") is not None:
             self._accuracy = f"test {record['test_accuracy']:.2%}"
-        self.progress.update(self._task, completed=self._done, state=f"{self._loss}  {self._accuracy}")
-        now = time.monotonic()
-        if not self.console.is_terminal and (now - self._said > self.every or self._done == self._epochs):
-            self._said = now
-            self.console.print(f"{self._name}: epoch {self._done}/{self._epochs}  {self._loss}  {self._accuracy}")
+        self.show(self._name, self._epochs, record["epoch"] + 1, state_of(record))
 
-    def note(self, message: str) -> None:
-        """Print above the bars."""
-        self.console.print(message)
+    def show(self, name: str, epochs: int, done: int, state: str) -> None:
+        """Set the bar of a run, which is added when it is new."""
+        if name not in self._tasks:
+            self._tasks[name] = self.progress.add_task(name, total=epochs, completed=done, state=state)
+            self._said[name] = time.monotonic()
+        self.progress.update(self._tasks[name], completed=done, state=state)
+        due = time.monotonic() - self._said[name] > LINE_EVERY
+        if not self.console.is_terminal and state and (due or done == epochs):
+            self._said[name] = time.monotonic()
+            self.console.print(f"{name}: epoch {done}/{epochs}  {state}")
+
+
+def state_of(record: Mapping[str, Any]) -> str:
+    """Return loss and accuracy of a metrics record, for a bar."""
+    loss = "" if record.get("loss") is None else f"loss {record['loss']:.3f}"
+    accuracy = "" if record.get("test_accuracy") is None else f"test {record['test_accuracy']:.2%}"
+    return f"{loss}  {accuracy}".strip()

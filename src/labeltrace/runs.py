@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from torch import nn
 
-from labeltrace.audit import detection, samples_table, write_samples
+from labeltrace.audit import detection, read_samples, samples_table, write_samples
 from labeltrace.data import Dataset
-from labeltrace.engine import Reporter, RunConfig, Trained, train
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run and its samples table."""
-
-    trained: Trained
-    samples: pa.Table
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Test accuracy (best, last, mean of last 10) and, with known truth, how well wrong labels were found."""
-        found = detection(self.samples) if "truth" in self.samples.column_names else {}
-        return self.trained.summary | found
+from labeltrace.engine import Reporter, RunConfig, RunFolder, Trained, summarise, train
 
 
 def run(
@@ -37,7 +22,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     reporter: Reporter | None = None,
-) -> Run:
+) -> tuple[Trained, pa.Table]:
     """Train a run in the folder `out` and write its samples table; arguments as `labeltrace.engine.train`."""
     trained = train(
         config,
@@ -50,4 +35,15 @@ def run(
     )
     table = samples_table(trained)
     write_samples(table, trained.folder.samples)
-    return Run(trained, table)
+    return trained, table
+
+
+def figures(folder: Path) -> dict[str, float]:
+    """Return what a finished run came to, from the files it left.
+
+    Test accuracy (best, last, mean of last 10) where there is a test set; how well wrong labels were found where the
+    truth is known.
+    """
+    table = read_samples(folder)
+    found = detection(table) if "truth" in table.column_names else {}
+    return summarise(RunFolder.open(folder).read_metrics()) | found

@@ -50,8 +50,9 @@ class Draws:
 
     def uniform(self, count: int) -> Tensor:
         """Return [B, count] float32 numbers in [0, 1)."""
-        counter = torch.arange(1, count + 1, device=self.keys.device) * _GOLDEN
-        return (_mix(_mix((self.keys[:, None] ^ counter) & _MASK)) >> 8).to(torch.float32) * 2.0**-24
+        # Mixed, not multiplied: the compiler reads a plain multiple of arange as a 32-bit index and overflows.
+        counter = _mix(torch.arange(1, count + 1, device=self.keys.device))
+        return (_mix(_mix(self.keys[:, None] ^ counter)) >> 8).to(torch.float32) * 2.0**-24
 
     def normal(self, count: int) -> Tensor:
         """Return [B, count] float32 standard normal numbers (Box and Muller)."""

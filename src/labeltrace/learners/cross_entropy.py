@@ -25,6 +25,7 @@ class CrossEntropySettings(LearnerSettings):
     epochs: int = setting(100, CIFAR_N)
     warmup: int = setting(0, "no warm-up: every epoch is the same")
     batch_size: int = setting(128, CIFAR_N)
+    passes: int = setting(1, CIFAR_N + ": an epoch is one pass over the data")
     lr: float = setting(0.1, CIFAR_N)
     lr_drop: int = setting(60, CIFAR_N + ": 0.1 for 60 epochs, then a tenth", epochs=True)
     lr_factor: float = setting(0.1, CIFAR_N)
@@ -44,7 +45,13 @@ class CrossEntropy(Learner):
         "cifar": Preset("32-pixel images (published recipe)"),
         "small": Preset(
             "images up to 28 pixels, features",
-            {"epochs": (60, OURS), "batch_size": (64, OURS), "lr": (0.02, OURS), "lr_drop": (48, OURS)},
+            {
+                "epochs": (40, OURS),
+                "batch_size": (64, OURS),
+                "passes": (2, OURS),
+                "lr": (0.02, OURS),
+                "lr_drop": (33, OURS),
+            },
         ),
     }
     settings: CrossEntropySettings
@@ -55,8 +62,10 @@ class CrossEntropy(Learner):
         return s.lr * (s.lr_factor if epoch >= s.lr_drop else 1.0)
 
     def epoch(self, loop: Loop, epoch: int) -> None:
-        """One pass over the data."""
-        loop.train(self.step, members=[0], batch_size=self.settings.batch_size, label="train")
+        """As many passes over the data as asked for."""
+        loop.train(
+            self.step, members=[0], batch_size=self.settings.batch_size, passes=self.settings.passes, label="train"
+        )
 
     def step(self, batch: Batch) -> Outcome:
         """L = mean CE(network(x_weak), y)."""

@@ -93,13 +93,13 @@ class RoLR(Learner):
         "small": Preset(
             "images up to 28 pixels, features",
             {
-                "epochs": (60, OURS),
-                "warmup": (6, OURS),
+                "epochs": (40, OURS),
+                "warmup": (4, OURS),
                 "batch_size": (64, OURS),
                 "passes": (2, CODE),
-                "lr_drop": (42, OURS),
+                "lr_drop": (29, OURS + " (the last fifth, as published)"),
             },
-            trace={"start": (4, OURS), "ramp": (4, OURS)},
+            trace={"start": (3, OURS), "ramp": (3, OURS)},
         ),
     }
     settings: RoLRSettings

@@ -1,0 +1,98 @@
+"""Several runs side by side: each in its own process on its share of the cores, watched through its run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labeltrace.engine import RunConfig, RunFolder, load_config
+from labeltrace.engine.config import dump_config
+from labeltrace.errors import InputError
+from labeltrace.progress import Bars, state_of
+
+POLL = 0.5  # seconds between two looks at the run folders
+
+
+@dataclass
+class _Job:
+    """One run in its own process."""
+
+    name: str
+    folder: RunFolder
+    process: subprocess.Popen[bytes]
+    errors: Path
+    epochs: int = 0
+    shown: int = -1
+
+    def show(self, bars: Bars) -> None:
+        """Move the run's bar to what its folder says."""
+        if not self.epochs and self.folder.config.exists():
+            self.epochs = load_config(self.folder.config, {}).epochs or 0
+        records = self.folder.read_metrics()
+        if self.epochs and len(records) != self.shown:
+            self.shown = len(records)
+            bars.show(self.name, self.epochs, self.shown, state_of(records[-1]) if records else "")
+
+
+def run_all(configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int | None = None) -> None:
+    """Train every run into `out`/<name>, a few at a time; an earlier run there is replaced.
+
+    Args:
+        configs: name → run.
+        out: folder of the runs.
+        bars: shows their progress.
+        jobs: runs at a time; None means one per core.
+
+    Raises:
+        InputError: a run failed; the message is its own. Runs still going are stopped and can be resumed.
+    """
+    cores = os.cpu_count() or 2
+    jobs = min(jobs or cores, len(configs))
+    threads = str(max(1, cores // jobs))
+    waiting, going = list(configs.items()), list[_Job]()
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            while waiting or going:
+                while waiting and len(going) < jobs:
+                    name, config = waiting.pop(0)
+                    going.append(_start(name, config, out, Path(scratch), threads))
+                for job in list(going):
+                    code = job.process.poll()
+                    job.show(bars)
+                    if code is not None:
+                        going.remove(job)
+                    if code:
+                        raise InputError(f"{job.name}: {_last_line(job.errors)}")
+                time.sleep(POLL)
+        finally:
+            for job in going:
+                job.process.terminate()  # the run saves itself, as on Ctrl-C
+            for job in going:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.process.wait(timeout=30)
+
+
+def _start(name: str, config: RunConfig, out: Path, scratch: Path, threads: str) -> _Job:
+    asked, errors = scratch / f"{name}.yaml", scratch / f"{name}.err"
+    asked.write_text(dump_config(config), encoding="utf-8")
+    folder = out / name
+    RunFolder(folder).metrics.unlink(missing_ok=True)  # an old run's line must not be taken for the new one's
+    command = [sys.executable, "-m", "labeltrace", "train", str(asked), "--out", str(folder), "--overwrite", "--json"]
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+            env={**os.environ, "OMP_NUM_THREADS": threads},
+        )  # fmt: skip
+    return _Job(name, RunFolder(folder), process, errors)
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("labeltrace: ") if lines else "the run ended without a word"
