@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 from pathlib import Path
@@ -177,7 +178,8 @@ def train(
     if plan.dataset.test is None:
         console.print("no test set: no accuracy is reported, and there is no best.ckpt")
     for name, value in found.items():
-        console.print(f"{name.replace('_', ' '):>20}  {100 * value:.2f} %")
+        shown = "–" if math.isnan(value) else f"{100 * value:.2f} %"
+        console.print(f"{name.replace('_', ' '):>20}  {shown}")
     counts = {entry["values"]: entry["counts"] for entry in table["decision"].value_counts().to_pylist()}
     console.print(", ".join(f"{decision} {counts.get(decision, 0)}" for decision in ("keep", "relabel", "review")))
     console.print(f"{folder}/  {_files(folder)}", soft_wrap=True)
@@ -271,4 +273,6 @@ def _files(folder: Path) -> str:
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
+    from labeltrace.engine.folder import finite
+
+    print(json.dumps(finite(value), indent=2, ensure_ascii=False))  # noqa: T201
