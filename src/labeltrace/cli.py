@@ -269,7 +269,8 @@ def _quoted(path: Path) -> str:
 
 
 def _files(folder: Path) -> str:
-    return "  ".join(sorted(p.name + ("/" if p.is_dir() else "") for p in folder.iterdir()))
+    shown = (p for p in folder.iterdir() if not p.name.startswith("."))
+    return "  ".join(sorted(p.name + ("/" if p.is_dir() else "") for p in shown))
 
 
 def _print_json(value: object) -> None:

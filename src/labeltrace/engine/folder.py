@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class RunFolder:
         self.environment = path / "environment.json"
         self.noise = path / "noise.npz"
         self.tensorboard = path / "tensorboard"
+        self.lock = path / ".lock"
         self.last = path / "checkpoints" / "last.ckpt"
         self.best = path / "checkpoints" / "best.ckpt"
 
@@ -39,11 +41,12 @@ class RunFolder:
         if path.is_file():
             raise InputError(f"{path}: a file is in the way; choose another --out")
         if path.exists() and any(path.iterdir()):
-            if not folder.config.exists():
+            if not folder.config.exists() and not folder.lock.exists():
                 raise InputError(f"{path}: not empty and not a run; choose another --out")
-            if not overwrite:
+            if folder.config.exists() and not overwrite:
                 raise InputError(f"{path}: holds a run; --resume it, --overwrite it or choose another --out")
-            shutil.rmtree(path)
+            with folder.locked():  # nobody is training it; without config.yaml it was killed before it began
+                shutil.rmtree(path)
         folder.last.parent.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -54,6 +57,25 @@ class RunFolder:
         if not folder.config.exists():
             raise InputError(f"{path}: no run here (no config.yaml)")
         return folder
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; the system lets go of it when the process ends, however that happens.
+
+        Raises:
+            InputError: another process is training this run.
+        """
+        try:
+            import fcntl
+        except ImportError:  # Windows has no flock; two processes on one run are then the user's to avoid
+            yield
+            return
+        with self.lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path}: another process is training this run; wait for it or stop it") from None
+            yield
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add one epoch's line."""

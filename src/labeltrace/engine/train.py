@@ -117,7 +117,7 @@ def train(
         _fabric(planned.config)  # a device that is not there shows now
         folder = RunFolder.create(out, overwrite=overwrite)
     # The caller's random state is not ours to change.
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with folder.locked(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         return _Run(folder, planned, reporter or Reporter()).train(resume)
 
 

@@ -1,0 +1,326 @@
+"""The loop of an epoch: what a pass visits and in which order, who is trained, when the set is scored."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+
+import toy
+from labeltrace.control import TraceConfig
+from labeltrace.engine import Reporter
+from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.learners import Outcome
+from labeltrace.models import build_model, default_model
+from labeltrace.scoring import ScorePass
+from labeltrace.scoring.score import mean_prediction
+
+N = 21
+
+
+def make_loop(data=None, *, seed=0, members=2, reporter=None):
+    data = data or toy.blobs(count=N)
+    fabric = Fabric(accelerator="cpu", devices=1)
+    torch.manual_seed(0)
+    networks, optimizers = [], []
+    for _ in range(members):
+        network = build_model(default_model(data.input_shape), data.num_classes, data.input_shape)
+        network, optimizer = fabric.setup(network, torch.optim.SGD(network.parameters(), lr=0.1))
+        networks.append(network)
+        optimizers.append(optimizer)
+    structure = TraceConfig(k=4, score_batch=8)
+    loop = EngineLoop(
+        fabric, networks, optimizers, data.train, data.views, seed, structure, mean_prediction, reporter or Reporter()
+    )
+    loop.begin(0)
+    return loop
+
+
+def states(loop):
+    return [{name: value.clone() for name, value in network.state_dict().items()} for network in loop.networks]
+
+
+def unchanged(before, after):
+    return all(torch.equal(before[name], after[name]) for name in before)
+
+
+def watched(loop, member=0, **options):
+    """Train with cross-entropy; return the batches that were seen."""
+    batches = []
+
+    def step(batch):
+        batches.append(batch)
+        return Outcome(F.cross_entropy(loop.networks[member](loop.views.plain(batch.inputs)).logits, batch.observed))
+
+    loop.train(step, **{"members": [member], "batch_size": 8, "label": "train", **options})
+    return batches
+
+
+def order(batches):
+    return torch.cat([batch.index for batch in batches])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 20, 21])
+def test_a_pass_visits_every_sample_and_fills_the_last_batch(size):
+    size = max(size, 2)  # batch normalisation of features needs two
+    batches = watched(make_loop(), batch_size=size)
+    assert {len(batch.index) for batch in batches} == {size}
+    assert len(batches) == math.ceil(N / size)
+    visits = torch.bincount(order(batches), minlength=N)
+    assert visits.min() == 1 and visits.max() <= 2
+    assert torch.equal(order(batches)[:N].sort().values, torch.arange(N))  # only the fillers come twice
+
+
+@pytest.mark.parametrize("size", [2, 7, 8, 20, 21])
+def test_a_pass_that_drops_the_last_batch_has_full_ones_only(size):
+    batches = watched(make_loop(), batch_size=size, drop_last=True)
+    assert [len(batch.index) for batch in batches] == [size] * (N // size)
+    assert len(order(batches).unique()) == N // size * size
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_batch_larger_than_the_set_is_the_set(drop_last):
+    (batch,) = watched(make_loop(), batch_size=448, drop_last=drop_last)
+    assert torch.equal(batch.index.sort().values, torch.arange(N))
+
+
+def test_a_batch_holds_the_inputs_and_labels_of_its_samples():
+    data = toy.blobs(count=N)
+    for batch in watched(make_loop(data)):
+        assert torch.equal(batch.inputs, data.train.inputs[batch.index])
+        assert torch.equal(batch.observed, data.train.labels[batch.index])
+
+
+def test_each_pass_visits_every_sample_anew():
+    batches = watched(make_loop(), passes=3)
+    assert len(batches) == 9
+    passes = [order(batches[start : start + 3])[:N] for start in (0, 3, 6)]
+    for one in passes:
+        assert torch.equal(one.sort().values, torch.arange(N))
+    assert not torch.equal(passes[0], passes[1]) and not torch.equal(passes[1], passes[2])
+
+
+def first_order(seed=0, epoch=0, phases=0, passes=1):
+    """The order of the last pass of the phase after `phases` others."""
+    loop = make_loop(seed=seed)
+    loop.begin(epoch)
+    for _ in range(phases):
+        watched(loop)
+    return order(watched(loop, passes=passes)[-3:])
+
+
+def test_the_order_belongs_to_seed_epoch_phase_and_pass():
+    one = first_order()
+    assert torch.equal(one, first_order())
+    others = [first_order(seed=1), first_order(epoch=1), first_order(phases=1), first_order(passes=2)]
+    for other in others:
+        assert not torch.equal(one, other)
+    for i, other in enumerate(others):
+        assert not any(torch.equal(other, third) for third in others[:i])
+
+
+def test_the_order_does_not_depend_on_what_was_drawn_before():
+    loop = make_loop()
+    torch.rand(5)
+    watched(loop)
+    loop.begin(1)  # phases are counted anew
+    torch.rand(5)
+    assert torch.equal(order(watched(loop)), first_order(epoch=1))
+
+
+def drawn(loop, **options):
+    """Sample → the numbers it draws in the only pass."""
+    numbers = {}
+    for batch in watched(loop, **options):
+        for index, values in zip(batch.index.tolist(), batch.draws.uniform(3), strict=True):
+            assert torch.equal(numbers.setdefault(index, values), values)  # a filler draws what it drew before
+    return torch.stack([numbers[i] for i in range(N)])
+
+
+def test_a_sample_draws_the_same_in_any_batch_and_other_numbers_in_any_other_pass():
+    one = drawn(make_loop())
+    assert torch.equal(one, drawn(make_loop(), batch_size=5))
+    loop = make_loop()
+    watched(loop)
+    later_phase = drawn(loop)
+    loop.begin(1)
+    later_epoch = drawn(loop)
+    for other in (later_phase, later_epoch, drawn(make_loop(seed=1))):
+        assert not (one == other).any()
+
+
+@pytest.mark.parametrize("member", [0, 1])
+def test_members_train_and_the_others_only_look_on(member):
+    loop, modes = make_loop(), []
+    before = states(loop)
+
+    def step(batch):
+        modes.append([network.training for network in loop.networks])
+        inputs = loop.views.plain(batch.inputs)
+        loss = sum(network(inputs).logits.square().mean() for network in loop.networks)
+        return Outcome(loss)
+
+    loop.train(step, members=[member], batch_size=8, label="train")
+    assert modes == [[member == 0, member == 1]] * 3
+    after = states(loop)
+    assert not unchanged(before[member], after[member])
+    assert unchanged(before[1 - member], after[1 - member])  # neither weights nor running statistics
+
+
+def test_both_members_can_be_trained_together():
+    loop = make_loop()
+    before = states(loop)
+
+    def step(batch):
+        assert all(network.training for network in loop.networks)
+        return Outcome(sum(n(loop.views.plain(batch.inputs)).logits.square().mean() for n in loop.networks))
+
+    loop.train(step, members=[0, 1], batch_size=8, label="train")
+    assert not any(map(unchanged, before, states(loop)))
+
+
+def test_gradients_of_one_step_do_not_reach_the_next():
+    """Plain gradient descent by hand, from the same start."""
+    loop, by_hand = make_loop(), make_loop()
+    network, optimizer = by_hand.networks[0], by_hand.optimizers[0]
+    network.train()
+    for batch in watched(loop):
+        optimizer.zero_grad()
+        F.cross_entropy(network(by_hand.views.plain(batch.inputs)).logits, batch.observed).backward()
+        optimizer.step()
+    assert unchanged(states(loop)[0], states(by_hand)[0])
+
+
+def test_logs_hold_the_means_of_a_phase():
+    loop, values = make_loop(), iter([1.0, 2.0, 6.0])
+
+    def step(batch):
+        value = next(values)
+        anchor = 0 * loop.networks[0](loop.views.plain(batch.inputs)).logits.sum()
+        return Outcome(anchor + value, {"twice": torch.tensor(2 * value)})
+
+    loop.train(step, members=[0], batch_size=8, label="some phase")
+    assert loop.logs == {"some phase": {"loss": 3.0, "steps": 3, "twice": 6.0}}
+    loop.begin(1)
+    assert loop.logs == {}
+
+
+def test_the_reporter_hears_of_every_step():
+    heard = []
+
+    class Listen(Reporter):
+        def step(self, label, fraction, loss):
+            heard.append((label, fraction, loss()))
+
+    watched(make_loop(reporter=Listen()), passes=2, label="some phase")
+    assert [label for label, _, _ in heard] == ["some phase"] * 6
+    assert [fraction for _, fraction, _ in heard] == pytest.approx([i / 6 for i in range(1, 7)])
+    assert all(math.isfinite(loss) for _, _, loss in heard)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_is_named_before_it_reaches_the_weights(bad):
+    loop, before = make_loop(), []
+
+    def step(batch):
+        loss = F.cross_entropy(loop.networks[0](loop.views.plain(batch.inputs)).logits, batch.observed)
+        before.append({name: value.clone() for name, value in loop.networks[0].named_parameters()})
+        return Outcome(loss * bad if len(before) == 5 else loss)
+
+    with pytest.raises(LossNotFinite, match=r"train B, batch 5$") as caught:
+        loop.train(step, members=[0], batch_size=8, passes=2, label="train B")
+    assert (caught.value.label, caught.value.batch) == ("train B", 5)  # counted from 1 over the passes
+    assert unchanged(before[-1], dict(loop.networks[0].named_parameters()))
+
+
+def scored(loop, monkeypatch):
+    """Count the passes from here on, with the order of each."""
+    orders = []
+    add = ScorePass.add
+
+    def spy(self, index, labels, outputs):
+        if not self._index:
+            orders.append([])
+        orders[-1] += index.tolist()
+        add(self, index, labels, outputs)
+
+    monkeypatch.setattr(ScorePass, "add", spy)
+    return orders
+
+
+def test_an_epoch_is_scored_once(monkeypatch):
+    loop = make_loop()
+    orders = scored(loop, monkeypatch)
+    scores = loop.score()
+    watched(loop)  # training in between changes nothing
+    assert loop.score() is scores
+    assert len(orders) == 1
+    loop.begin(1)
+    assert loop.score() is not scores
+    assert len(orders) == 2
+
+
+def test_the_order_of_scoring_is_random_but_fixed_for_the_run(monkeypatch):
+    loop = make_loop()
+    orders = scored(loop, monkeypatch)
+    for epoch in range(3):
+        loop.begin(epoch)
+        watched(loop)
+        loop.score()
+    make_loop(seed=1).score()
+    assert orders[0] == orders[1] == orders[2] != orders[3]
+    assert sorted(orders[0]) == list(range(N)) != orders[0]
+
+
+def test_scoring_reads_in_eval_mode_and_changes_nothing():
+    loop = make_loop()
+    watched(loop)  # leaves the first network in train mode
+    assert loop.networks[0].training
+    before, generator = states(loop), torch.get_rng_state()
+    scores = loop.score()
+    assert all(map(unchanged, before, states(loop)))
+    assert torch.equal(generator, torch.get_rng_state())
+    assert not scores.loss.requires_grad
+    data = toy.blobs(count=N)
+    with torch.no_grad():
+        logits = [network.eval()(data.views.plain(data.train.inputs)).logits for network in loop.networks]
+    for member in (0, 1):
+        loss = F.cross_entropy(logits[member], data.train.labels, reduction="none")
+        assert torch.allclose(scores.loss[member], loss, atol=1e-5)
+
+
+@pytest.mark.parametrize(("view", "same"), [("plain", True), ("weak", False)])
+def test_weak_scores_differ_between_epochs_and_plain_ones_do_not(view, same):
+    """With frozen weights, so that nothing but the view can differ."""
+    loop = make_loop(toy.pictures(count=20))
+    losses = []
+    for epoch in (0, 1, 0):
+        loop.begin(epoch)
+        losses.append(loop.score(view).loss)
+    assert torch.equal(losses[0], losses[1]) is same
+    assert torch.equal(losses[0], losses[2])  # the view belongs to the epoch
+
+
+def test_logits_of_other_inputs_are_those_of_eval_mode():
+    data = toy.blobs(count=N)
+    loop = make_loop(data)
+    loop.forward_batch = 10  # 24 samples in three parts
+    watched(loop)
+    logits = loop.logits(data.test.inputs)
+    assert logits.shape == (2, 24, 3)
+    with torch.no_grad():
+        expected = torch.stack([n.eval()(data.views.plain(data.test.inputs)).logits for n in loop.networks])
+    assert torch.allclose(logits, expected, atol=1e-5)
+
+
+def test_a_run_seed_belongs_to_its_words_alone():
+    """Networks (seed, member), scoring (seed, phase) and passes (seed, epoch, phase, pass) share one function."""
+    words = [(0,), (1,), (2**32,), (2**32 + 1,)]
+    words += [(seed, member) for seed in range(3) for member in range(3)]
+    words += [(seed, epoch, phase, number) for seed in range(3) for epoch in range(3) for phase in (0, 1) for number in (0, 1)]
+    seeds: dict[int, tuple[int, ...]] = {}
+    for word in words:
+        seed = run_seed(*word)
+        assert 0 <= seed < 2**63
+        assert seeds.setdefault(seed, word) == word
