@@ -83,7 +83,7 @@ def page(record: dict) -> str:
         "# Digits, 40 % symmetric noise",
         "",
         f"`{record['command']}` on {record['date']}: seeds {', '.join(map(str, SEEDS))}, {record['device']}, "
-        f"torch {record['torch']}, {record['epochs']['rolr']} epochs per run (recipe `small`), {record['seconds']} s in all. "
+        f"torch {record['torch']}, {record['epochs']['rolr']} epochs per run (recipe `small`), {record['seconds']} s. "
         "Mean ± standard deviation over seeds, per cent; every run is a row of `digits.json`.",
         "",
         "| run | " + " | ".join(COLUMNS.values()) + " |",

@@ -122,18 +122,24 @@ def demo(
 @app.command()
 def train(
     config: Annotated[Path | None, typer.Argument(help="YAML file with the run's keys; flags override it.")] = None,
-    data: Annotated[str | None, typer.Option(help="Dataset by name (labeltrace list datasets).")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Dataset by name (labeltrace list datasets); digits if none is given.")
+    ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset.")] = None,
     subset: Annotated[int | None, typer.Option(help="Train on a stratified random subset of this size.")] = None,
     noise: Annotated[str | None, typer.Option(help="Label noise to add (labeltrace list noises).")] = None,
     rate: Annotated[float | None, typer.Option(help="Its rate.")] = None,
     noise_seed: Annotated[int | None, typer.Option(help="Its seed (default: --seed).")] = None,
-    learner: Annotated[str | None, typer.Option(help="Training method (labeltrace list learners).")] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="Training method (labeltrace list learners); rolr if none is given.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Recipe of the learner (default: by the kind of data).")] = None,
-    controller: Annotated[str | None, typer.Option(help="coupled (the base method) or trace.")] = None,
+    controller: Annotated[
+        str | None, typer.Option(help="coupled (the base method) or trace; trace if none is given.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Network (default: by the kind of data).")] = None,
     epochs: Annotated[int | None, typer.Option(help="Length of the run; a shorter one shrinks the recipe.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn; 0 if none is given.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,

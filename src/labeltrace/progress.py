@@ -69,6 +69,10 @@ class Bars(Reporter):
             self._accuracy = f"test {record['test_accuracy']:.2%}"
         self.show(self._name, self._epochs, record["epoch"] + 1, state_of(record))
 
+    def note(self, message: str) -> None:
+        """Print above the bars."""
+        self.console.print(message, soft_wrap=True, markup=False, highlight=False)
+
     def show(self, name: str, epochs: int, done: int, state: str) -> None:
         """Set the bar of a run, which is added when it is new."""
         if name not in self._tasks:

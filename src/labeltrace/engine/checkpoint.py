@@ -7,6 +7,7 @@ or two and arrives at the same bits, because every draw belongs to (seed, epoch,
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,9 @@ class Checkpointer:
     def flush(self) -> None:
         """Write what is held. The best goes first: a kill in between makes the resumed run write it again."""
         for path in (self.best, self.last):
-            state = self._pending.pop(path, None)
-            if state is not None:
-                write_atomically(path, lambda temporary, state=state: torch.save(state, temporary))  # type: ignore[misc]
+            if path in self._pending:
+                write_atomically(path, functools.partial(torch.save, self._pending[path]))
+                del self._pending[path]  # only now: an interrupted writing is done again
         self._written = time.monotonic()
 
 

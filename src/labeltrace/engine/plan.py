@@ -19,6 +19,8 @@ from labeltrace.models import build_model, default_model, models
 from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
+IN_MEMORY = "memory:"  # in config.yaml, before the name of data that was passed from Python
+OWN = "own"  # in config.yaml, the model of a run whose network was passed from Python
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,16 @@ def plan(
         raise InputError(f"rate: {config.rate} given without a noise; say which: {', '.join(noises)}")
     if config.noise is not None:
         noises[config.noise]
-    if config.model is not None:
+    if make_network is None and config.model is not None:
+        if config.model == OWN:
+            raise InputError("this run trains a network of its own: start or resume it from Python with make_network=")
         models[config.model]
     controller_name = _controller(config, learner)
-    if dataset is None:
+    if dataset is not None:
+        config = config.model_copy(update={"data": IN_MEMORY + dataset.name})
+    elif config.data.startswith(IN_MEMORY):
+        raise InputError(f"data: {config.data!r} is data in memory: start or resume this run from Python with dataset=")
+    else:
         dataset = load_dataset(config.data, config.root, config.seed)
     if config.subset is not None:
         dataset = dataset.subset(config.subset, config.seed)
@@ -67,8 +75,8 @@ def plan(
     preset_name, preset = _preset(config, learner, dataset)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
     trace = _trace(config, preset, settings.epochs, recipe_epochs)
-    model = config.model or default_model(dataset.input_shape)
     shape, classes = dataset.input_shape, dataset.num_classes
+    model = OWN if make_network is not None else config.model or default_model(shape)
     if make_network is None:
         build_model(model, classes, shape, trace.pooling)  # a misfit shows now, before anything is written
 
@@ -77,6 +85,7 @@ def plan(
 
     resolved = config.model_copy(
         update={
+            "root": None if config.root is None else config.root.expanduser().resolve(),
             "noise_seed": config.noise_seed if record is None else record.seed,
             "preset": preset_name,
             "controller": controller_name,

@@ -164,6 +164,7 @@ class _Run:
         done = self._restore() if resume else 0
         if not resume:
             self._write_start()
+        self.reporter.note(self._headline(done))
         self.reporter.start(self.folder.path.name, epochs, done)
         writer = _tensorboard(self.folder.tensorboard) if self.plan.config.tensorboard else None
         try:
@@ -195,6 +196,15 @@ class _Run:
             if writer is not None:
                 writer.close()
         return Trained(self.folder, self.plan, self.metrics, judgement, self.networks)
+
+    def _headline(self, done: int) -> str:
+        """One line that says what is about to run, and where."""
+        config = self.plan.config
+        method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
+        size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
+        where = f"{_device_name(self.fabric.device)}, {self.fabric._precision.precision}"
+        left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
+        return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
         started = time.perf_counter()
