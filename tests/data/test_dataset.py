@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import (
     UNKNOWN,
     Dataset,
     DatasetError,
     Split,
     datasets,
-    from_arrays,
     load_dataset,
     stratified,
 )
@@ -110,7 +110,7 @@ def test_with_labels_leaves_the_original_alone() -> None:
     assert data.train.labels.tolist() == [0, 1, 0, 1] and data.train.truth is None
     with pytest.raises(DatasetError, match="4 inputs but 3 labels"):
         data.with_labels([0, 1, 0], None)
-    with pytest.raises(DatasetError, match="labels are float64; expected integers"):
+    with pytest.raises(DatasetError, match="labels: expected int64"):
         data.with_labels([0.0, 1.0, 0.0, 1.0], None)
 
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltrace.data import noise as noise_module
-from labeltrace.data.dataset import Dataset, from_arrays
+from labeltrace.data.arrays import from_arrays
+from labeltrace.data.dataset import Dataset
 from labeltrace.data.noise import (
     NoiseRecord,
     add_noise,

@@ -105,13 +105,16 @@ def test_parts_that_are_off_change_nothing() -> None:
 
 
 def test_strong_is_augment_then_cutout_then_crop() -> None:
-    # On black images every operation but the inverting ones is idle, so the square's colour survives a crop unless the
-    # crop cuts it; were RandAugment last, it would darken the square.
-    images = torch.zeros(60, 3, 16, 16, dtype=torch.uint8)
-    strong = replace(CIFAR, mean=(0.0,) * 3, std=(1 / 255,) * 3).strong(images, draws_of(60))
-    square = torch.tensor(COLOUR).view(3, 1, 1)
-    painted = (strong.round() == square).all(1).flatten(1).any(1)
-    assert painted.float().mean() > 0.9
+    # Were RandAugment last, it would change the square's colour; were the crop first, it could not cut a square away.
+    images, square = torch.zeros(600, 3, 16, 16, dtype=torch.uint8), torch.tensor(COLOUR).view(3, 1, 1)
+    views = replace(CIFAR, mean=(0.0,) * 3, std=(1 / 255,) * 3)
+
+    def painted(padding: int) -> torch.Tensor:
+        strong = replace(views, padding=padding).strong(images, draws_of(600))
+        return (strong.round() == square).all(1).flatten(1).any(1)
+
+    assert painted(0).all()
+    assert not painted(4).all()
 
 
 def test_parts_draw_from_their_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,8 +164,8 @@ class Dataset:
         >>> data.with_labels([1, 1, 0, 1], truth=data.train.labels).train.labels.tolist()
         [1, 1, 0, 1]
         """
-        known = None if truth is None else torch.as_tensor(truth)
-        return replace(self, train=replace(self.train, labels=torch.as_tensor(labels), truth=known))
+        known = None if truth is None else _copied(truth)
+        return replace(self, train=replace(self.train, labels=_copied(labels), truth=known))
 
     def subset(self, n: int, seed: int) -> Dataset:
         """Return this dataset with `n` random training samples; classes keep their shares, ids name the originals.
@@ -222,6 +222,12 @@ def load_dataset(name: str, root: str | Path | None = None, seed: int = 0) -> Da
     labeltrace.errors.InputError: unknown dataset 'digit': did you mean 'digits'?
     """
     return datasets[name](None if root is None else Path(root).expanduser(), seed)
+
+
+def _copied(values: ArrayLike | Tensor) -> Tensor:
+    """Return a copy as a tensor, integers as int64; anything else is left for `Split` to refuse."""
+    tensor = torch.as_tensor(values)
+    return tensor.clone() if tensor.is_floating_point() else tensor.to(torch.int64, copy=True)
 
 
 def _name(tensor: Tensor) -> str:

@@ -176,7 +176,7 @@ def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool) -> Tensor:
     """Shift each image by up to `padding` pixels over black, then mirror half of them if `flip`.
 
     >>> images = torch.arange(8, dtype=torch.uint8).view(1, 1, 2, 4)
-    >>> crop_flip(images, Draws.at(torch.tensor([1]), 0), padding=0, flip=True).tolist()
+    >>> crop_flip(images, Draws.at(torch.tensor([2]), 0), padding=0, flip=True).tolist()
     [[[[3, 2, 1, 0], [7, 6, 5, 4]]]]
 
     Args:

@@ -13,6 +13,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def auroc(score: Tensor, positive: Tensor) -> float:
     """Return the probability that a positive sample scores above a negative one (ties count half); NaN for one kind.
 
+    >>> import torch
     >>> auroc(torch.tensor([0.9, 0.4, 0.4, 0.1]), torch.tensor([True, True, False, False]))
     0.875
     """
