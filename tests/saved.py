@@ -33,5 +33,9 @@ def metrics(folder):
 
 
 def files(folder):
-    """Every file under a folder, by its path from there."""
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    """Every file under a folder, by its path from there, but for the lock that a run holds while it trains."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".labeltrace.lock"
+    }

@@ -19,12 +19,11 @@ from labeltrace.errors import InputError, nearest
 app = typer.Typer(
     name="labeltrace",
     help="Classification with wrong labels: train a robust model, learn what to keep, relabel or review.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-console = Console(stderr=False)
+console = Console(markup=False, highlight=False)
 
 # Typer carries its own copy of click in newer versions: take the base of all usage errors from the class it exports.
 UsageProblem: Any = typer.BadParameter.__mro__[2]
@@ -40,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _main(argv: list[str]) -> int:
     try:
-        code = app(argv, prog_name="labeltrace", standalone_mode=False)
+        code = app(argv or ["--help"], prog_name="labeltrace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as error:
         return error.exit_code
@@ -55,7 +54,7 @@ def _main(argv: list[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"labeltrace: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    print(f"labeltrace: {' '.join(message.splitlines())}", file=sys.stderr)  # noqa: T201
     return code
 
 
@@ -103,7 +102,7 @@ def demo(
 
     started = time.perf_counter()
     configs = the.demo_configs(rate, seed, epochs)
-    talk = Console(stderr=True, quiet=as_json)
+    talk = Console(stderr=True, quiet=as_json, markup=False, highlight=False)
     talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs with the same labels and seed")
     with Bars(talk) as bars:
         run_all(configs, out, bars, jobs)
@@ -162,7 +161,8 @@ def train(
         "device": device, "precision": precision, "tensorboard": tensorboard or None,
     }  # fmt: skip
     overrides = _merge({name: value for name, value in given.items() if value is not None}, set_ or [])
-    if resume is not None and (config is not None or set(overrides) - {"device", "precision"} or out is not None):
+    others = config is not None or out is not None or overwrite or set(overrides) - {"device", "precision"}
+    if resume is not None and others:
         raise InputError("--resume repeats the run in its folder; only --device and --precision may be changed")
 
     from labeltrace.engine import load_config
@@ -171,7 +171,7 @@ def train(
 
     run_config = load_config(config, overrides)
     folder = resume or out or Path("runs") / _run_name(run_config)
-    talk = Console(stderr=True, quiet=as_json)
+    talk = Console(stderr=True, quiet=as_json, markup=False, highlight=False)
     with _resumable(), Bars(talk) as bars:
         trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
     plan, found = trained.plan, figures(folder)

@@ -13,6 +13,7 @@ from labeltrace.audit import read_samples
 from labeltrace.engine import RunConfig, RunFolder, load_config, plan
 from labeltrace.report import draw_gallery
 from labeltrace.runs import figures
+from labeltrace.validation import build
 
 #: name of the run → what it changes; everything else, noise and seed included, is the same
 RUNS: Mapping[str, Mapping[str, object]] = {
@@ -27,7 +28,9 @@ SHOWN = "rolr+trace"
 def demo_configs(rate: float, seed: int, epochs: int | None) -> dict[str, RunConfig]:
     """Return the four runs; they start with the slowest, so that two cores finish together."""
     shared = {"data": "digits", "noise": "symmetric", "rate": rate, "seed": seed, "epochs": epochs, "device": "cpu"}
-    configs = {name: RunConfig.model_validate({**shared, **change}) for name, change in RUNS.items()}
+    configs = {name: build(RunConfig, {**shared, **change}, "demo") for name, change in RUNS.items()}
+    for config in configs.values():
+        plan(config)  # a mistake shows now, before an earlier demo is replaced
     return dict(reversed(configs.items()))
 
 

@@ -53,6 +53,8 @@ def run_all(configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int |
     Raises:
         InputError: a run failed; the message is its own. Runs still going are stopped and can be resumed.
     """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: {jobs}, expected at least one run at a time")
     cores = os.cpu_count() or 2
     jobs = min(jobs or cores, len(configs))
     threads = str(max(1, cores // jobs))

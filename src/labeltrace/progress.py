@@ -26,7 +26,7 @@ class Bars(Reporter):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TextColumn("{task.completed}/{task.total} epochs"),
             TextColumn("{task.fields[state]}"),

@@ -47,8 +47,9 @@ def test_best_is_the_best_epoch_and_the_first_of_equals(tmp_path, monkeypatch):
             shutil.copy(tmp_path / "run" / "checkpoints" / "last.ckpt", tmp_path / f"{record['epoch']}.ckpt")
 
     train(toy.config(checkpoint_seconds=0.0), tmp_path / "run", dataset=toy.blobs(), reporter=Keep())
-    best, second, last = saved.checkpoint(tmp_path / "run", "best"), *(
-        torch.load(tmp_path / f"{epoch}.ckpt", weights_only=True) for epoch in (1, 3)
+    best, second, last = (
+        saved.checkpoint(tmp_path / "run", "best"),
+        *(torch.load(tmp_path / f"{epoch}.ckpt", weights_only=True) for epoch in (1, 3)),
     )
     assert best["epoch"] == 2
     assert saved.same(best["networks"], second["networks"])
@@ -108,7 +109,7 @@ def test_however_seldom_it_is_written_the_end_is_written(tmp_path, seconds, duri
 
 
 def test_a_held_state_does_not_follow_the_live_one(tmp_path):
-    live = {"format": 1, "weights": [torch.zeros(3)], "nested": {"moment": torch.ones(2)}}
+    live = {"format": 1, "epoch": 1, "weights": [torch.zeros(3)], "nested": {"moment": torch.ones(2)}}
     checkpoints = Checkpointer(tmp_path / "last.ckpt", tmp_path / "best.ckpt", seconds=1e6)
     checkpoints.offer(live, is_best=True)
     live["weights"][0] += 5
@@ -162,6 +163,26 @@ def test_a_writing_that_fails_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         checkpoints.offer({"format": 1, "epoch": 2}, is_best=False)
     assert read_checkpoint(tmp_path / "last.ckpt")["epoch"] == 1
     assert saved.files(tmp_path) == {"last.ckpt"}
+
+
+@pytest.mark.parametrize("interrupted", [1, 2])
+def test_a_writing_that_is_interrupted_can_be_made_up_for(tmp_path, monkeypatch, interrupted):
+    """Ctrl-C while the best or the last is being written: neither is lost."""
+    save, calls = torch.save, []
+
+    def stopped(state, path):
+        calls.append(path)
+        if len(calls) == interrupted:
+            raise KeyboardInterrupt
+        save(state, path)
+
+    monkeypatch.setattr(torch, "save", stopped)
+    checkpoints = Checkpointer(tmp_path / "last.ckpt", tmp_path / "best.ckpt", seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.offer({"format": 1, "epoch": 7}, is_best=True)
+    checkpoints.flush()
+    assert read_checkpoint(tmp_path / "best.ckpt")["epoch"] == 7
+    assert read_checkpoint(tmp_path / "last.ckpt")["epoch"] == 7
 
 
 class Stranger:

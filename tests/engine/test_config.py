@@ -215,7 +215,15 @@ def test_nested_keys_are_set_with_a_dot(asked_for, word):
 
 def test_the_command_has_no_flag_for_a_key_that_is_gone():
     command = typer.main.get_command(cli.app).commands["train"]
-    about_the_run = {p.name for p in command.params} - {"config", "set_", "out", "resume", "overwrite", "as_json", "help"}
+    about_the_run = {p.name for p in command.params} - {
+        "config",
+        "set_",
+        "out",
+        "resume",
+        "overwrite",
+        "as_json",
+        "help",
+    }
     assert about_the_run == set(RunConfig.model_fields) - SET_ONLY
 
 

@@ -69,6 +69,37 @@ def test_a_config_of_another_program_makes_no_run(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
+def test_a_lock_of_another_program_makes_no_run(tmp_path, overwrite):
+    (tmp_path / ".lock").write_text("4711")
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError):
+        RunFolder.create(tmp_path, overwrite=overwrite)
+    assert contents(tmp_path) == {".lock": b"4711", "thesis.txt": b"years of work"}
+
+
+def test_a_run_that_was_killed_before_it_began_may_be_started_again(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    with folder.locked():
+        folder.environment.write_text("{}")  # config.yaml comes last, and never came
+    RunFolder.create(tmp_path / "run")
+    assert not folder.environment.exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_that_is_being_trained_is_left_alone(tmp_path, overwrite):
+    path = a_run(tmp_path / "run")
+    with RunFolder.open(path).locked():
+        before = contents(path)
+        with pytest.raises(InputError), RunFolder.open(path).locked():
+            pass
+        with pytest.raises(InputError):
+            RunFolder.create(path, overwrite=overwrite)
+        assert contents(path) == before
+    with RunFolder.open(path).locked():  # and can be taken up when that is over
+        pass
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_in_the_way_is_refused(tmp_path, overwrite):
     path = tmp_path / "run"
     path.write_text("a file")
@@ -136,7 +167,9 @@ def test_nan_never_reaches_the_file(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     with pytest.raises(ValueError):
         folder.append_metrics({"epoch": 0, "loss": math.nan})
-    folder.append_metrics(finite({"epoch": 0, "loss": math.nan, "signals": {"auroc": -math.inf}, "list": [1.5, math.nan]}))
+    folder.append_metrics(
+        finite({"epoch": 0, "loss": math.nan, "signals": {"auroc": -math.inf}, "list": [1.5, math.nan]})
+    )
     assert folder.read_metrics() == [{"epoch": 0, "loss": None, "signals": {"auroc": None}, "list": [1.5, None]}]
 
 

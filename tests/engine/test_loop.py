@@ -318,7 +318,9 @@ def test_a_run_seed_belongs_to_its_words_alone():
     """Networks (seed, member), scoring (seed, phase) and passes (seed, epoch, phase, pass) share one function."""
     words = [(0,), (1,), (2**32,), (2**32 + 1,)]
     words += [(seed, member) for seed in range(3) for member in range(3)]
-    words += [(seed, epoch, phase, number) for seed in range(3) for epoch in range(3) for phase in (0, 1) for number in (0, 1)]
+    words += [
+        (seed, epoch, phase, number) for seed in range(3) for epoch in range(3) for phase in (0, 1) for number in (0, 1)
+    ]
     seeds: dict[int, tuple[int, ...]] = {}
     for word in words:
         seed = run_seed(*word)

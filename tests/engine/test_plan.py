@@ -1,4 +1,4 @@
-"""From a run as asked for to a run as it will be: recipes, shrinking, and every mistake found before a file is written."""
+"""From a run as asked for to a run as it will be: recipes, shrinking, mistakes found before a file is written."""
 
 import dataclasses
 

@@ -13,13 +13,19 @@ import saved
 import toy
 from labeltrace.audit import read_samples
 from labeltrace.data import load_noise
-from labeltrace.engine import Diverged, Interrupted, Reporter, RunConfig, summarise, train
+from labeltrace.engine import Diverged, Interrupted, Reporter, RunConfig, RunFolder, checkpoint, summarise, train
 from labeltrace.engine.train import _Run
 from labeltrace.errors import InputError
 from labeltrace.learners import Outcome, learners
 from labeltrace.runs import figures, run
 
 FILES = {"config.yaml", "metrics.jsonl", "environment.json", "checkpoints/last.ckpt", "checkpoints/best.ckpt"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that others are cut out of: RoLR with TRACE, four epochs, nobody stops it; and its samples table."""
+    return run(toy.config(), tmp_path_factory.mktemp("whole") / "run", dataset=toy.blobs())
 
 
 def noisy(**changes):
@@ -49,9 +55,9 @@ def test_a_whole_run_also_leaves_the_samples_table(tmp_path):
     assert found["last"] == saved.metrics(tmp_path / "run")[-1]["test_accuracy"]
 
 
-def test_one_line_of_metrics_per_epoch(tmp_path):
-    trained = train(toy.config(), tmp_path / "run", dataset=toy.blobs())
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+def test_one_line_of_metrics_per_epoch(whole):
+    trained, _ = whole
+    lines = [json.loads(line) for line in trained.folder.metrics.read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
     for line in lines:
         assert math.isfinite(line["loss"]) and line["seconds"] >= 0 and line["lr"] > 0
@@ -73,8 +79,8 @@ def test_the_environment_says_what_was_run_on(tmp_path):
     assert environment["noise"]["actual"] == 0.25
 
 
-def test_the_test_accuracy_is_that_of_the_networks(tmp_path):
-    trained = train(toy.config(), tmp_path / "run", dataset=toy.blobs())
+def test_the_test_accuracy_is_that_of_the_networks(whole):
+    trained, _ = whole
     test, views = trained.plan.dataset.test, trained.plan.dataset.views
     with torch.no_grad():
         logits = sum(network.eval()(views.plain(test.inputs)).logits for network in trained.networks)
@@ -146,9 +152,7 @@ def test_only_a_run_can_be_gone_on_with(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_was_started_and_no_more_starts_at_its_beginning(tmp_path):
-    whole = train(toy.config(), tmp_path / "whole", dataset=toy.blobs())
-
+def test_a_run_that_was_started_and_no_more_starts_at_its_beginning(tmp_path, whole):
     class Stop(Reporter):
         def start(self, name, epochs, done):
             raise RuntimeError("killed")
@@ -156,11 +160,11 @@ def test_a_run_that_was_started_and_no_more_starts_at_its_beginning(tmp_path):
     with pytest.raises(RuntimeError, match="killed"):
         train(toy.config(), tmp_path / "cut", dataset=toy.blobs(), reporter=Stop())
     resumed = train(RunConfig(device="cpu"), tmp_path / "cut", dataset=toy.blobs(), resume=True)
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
+    assert torch.equal(toy.weights(whole[0]), toy.weights(resumed))
 
 
 def cut_short(config, folder, dataset):
-    """Stop a run in its third epoch."""
+    """Stop a run when two epochs are over."""
 
     class Stop(Reporter):
         def epoch(self, record):
@@ -190,13 +194,32 @@ def test_a_changed_dataset_is_refused_where_no_noise_was_added(tmp_path, change)
         train(toy.config(), tmp_path / "run", dataset=other, resume=True)
 
 
-def test_a_resumed_run_is_the_one_in_the_folder(tmp_path):
+def test_a_resumed_run_is_the_one_in_the_folder(tmp_path, whole):
     """What is asked for now does not count, but for where it runs."""
-    whole = train(toy.config(), tmp_path / "whole", dataset=toy.blobs())
     cut_short(toy.config(), tmp_path / "cut", toy.blobs())
     asked = RunConfig(learner="cross_entropy", seed=99, epochs=30, device="cpu")
     resumed = train(asked, tmp_path / "cut", dataset=toy.blobs(), resume=True)
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
+    assert torch.equal(toy.weights(whole[0]), toy.weights(resumed))
+
+
+def test_what_a_learner_remembers_of_the_samples_is_restored(tmp_path):
+    """Posteriors over a window of three epochs' losses: an empty memory would give others."""
+    config = toy.config(epochs=5, settings={"loss_window": 3})
+    uncut = train(config, tmp_path / "whole", dataset=toy.blobs())
+    cut_short(config, tmp_path / "cut", toy.blobs())
+    resumed = train(config, tmp_path / "cut", dataset=toy.blobs(), resume=True)
+    assert torch.equal(toy.weights(uncut), toy.weights(resumed))
+    one, two = saved.checkpoint(tmp_path / "whole")["memory"], saved.checkpoint(tmp_path / "cut")["memory"]
+    assert torch.isfinite(one["losses"]).all() and saved.same(one, two)
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}], ids=str)
+def test_a_run_that_another_process_trains_is_left_alone(tmp_path, options):
+    cut_short(toy.config(), tmp_path / "run", toy.blobs())
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in saved.files(tmp_path / "run")}
+    with RunFolder.open(tmp_path / "run").locked(), pytest.raises(InputError):
+        train(toy.config(), tmp_path / "run", dataset=toy.blobs(), **options)
+    assert before == {name: (tmp_path / "run" / name).read_bytes() for name in saved.files(tmp_path / "run")}
 
 
 # Ctrl-C
@@ -222,8 +245,8 @@ class CtrlC(Reporter):
 @pytest.mark.parametrize(
     ("epoch", "step", "done"), [(0, 3, 0), (1, 1, 1), (2, 15, 2), (2, 0, 3), (3, 0, 4)], ids=lambda value: str(value)
 )
-def test_ctrl_c_saves_what_is_done_and_the_rest_follows_bit_for_bit(tmp_path, epoch, step, done):
-    whole, table = run(toy.config(), tmp_path / "whole", dataset=toy.blobs())
+def test_ctrl_c_saves_what_is_done_and_the_rest_follows_bit_for_bit(tmp_path, whole, epoch, step, done):
+    uncut, table = whole
     with pytest.raises(Interrupted) as caught:
         train(toy.config(), tmp_path / "cut", dataset=toy.blobs(), reporter=CtrlC(epoch, step))
     assert (caught.value.folder, caught.value.epoch) == (tmp_path / "cut", done)
@@ -231,14 +254,64 @@ def test_ctrl_c_saves_what_is_done_and_the_rest_follows_bit_for_bit(tmp_path, ep
         assert saved.checkpoint(tmp_path / "cut")["epoch"] == done
         assert len(saved.metrics(tmp_path / "cut")) == done
     resumed, table_again = run(RunConfig(device="cpu"), tmp_path / "cut", dataset=toy.blobs(), resume=True)
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
+    assert torch.equal(toy.weights(uncut), toy.weights(resumed))
     assert table.equals(table_again)
-    assert saved.metrics(tmp_path / "whole") == saved.metrics(tmp_path / "cut")
+    assert saved.metrics(uncut.folder.path) == saved.metrics(tmp_path / "cut")
     for name in ("last", "best"):
-        one, two = saved.checkpoint(tmp_path / "whole", name), saved.checkpoint(tmp_path / "cut", name)
+        one, two = saved.checkpoint(uncut.folder.path, name), saved.checkpoint(tmp_path / "cut", name)
         assert one["epoch"] == two["epoch"]
         for part in ("networks", "optimizers", "memory", "generators"):
             assert saved.same(one[part], two[part])
+
+
+@pytest.mark.parametrize("writing", range(1, 7))
+def test_ctrl_c_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, monkeypatch, writing):
+    """Six files are written in four epochs whose accuracy rises, then falls: best and last, twice; then last, twice."""
+    dictated = [0.5, 0.6, 0.4, 0.3]
+    monkeypatch.setattr(_Run, "_test_accuracy", lambda self, *_: dictated[self.loop.epoch])
+    config = toy.config(checkpoint_seconds=0.0)
+    save, calls = torch.save, []
+
+    def stopped(state, path):
+        calls.append(path)
+        if len(calls) == writing:
+            raise KeyboardInterrupt
+        save(state, path)
+
+    monkeypatch.setattr(torch, "save", stopped)
+    with pytest.raises(Interrupted) as caught:
+        train(config, tmp_path / "cut", dataset=toy.blobs())
+    assert saved.checkpoint(tmp_path / "cut")["epoch"] == caught.value.epoch  # "all saved" is true
+    resumed = train(config, tmp_path / "cut", dataset=toy.blobs(), resume=True)
+    assert torch.equal(toy.weights(whole[0]), toy.weights(resumed))
+    assert [line["test_accuracy"] for line in saved.metrics(tmp_path / "cut")] == dictated
+    assert saved.checkpoint(tmp_path / "cut")["epoch"] == 4
+    assert saved.checkpoint(tmp_path / "cut", "best")["epoch"] == 2
+
+
+def test_ctrl_c_while_the_state_is_copied_counts_only_what_is_saved(tmp_path, monkeypatch):
+    copied, calls = checkpoint.copied, []
+
+    def stopped(state):
+        if isinstance(state, dict) and "networks" in state:  # the whole state, once an epoch
+            calls.append(state["epoch"])
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+        return copied(state)
+
+    monkeypatch.setattr(checkpoint, "copied", stopped)
+    with pytest.raises(Interrupted) as caught:
+        train(toy.config(checkpoint_seconds=0.0), tmp_path / "run", dataset=toy.blobs())
+    assert calls == [1, 2, 3]
+    assert saved.checkpoint(tmp_path / "run")["epoch"] == caught.value.epoch == 2
+
+
+def test_what_a_kill_left_half_written_is_cleared_away(tmp_path):
+    """A checkpoint of a large network takes hundreds of megabytes: each kill would leave as much for ever."""
+    cut_short(toy.config(), tmp_path / "run", toy.blobs())
+    (tmp_path / "run" / "checkpoints" / ".last.ckpt.abc123.tmp").write_bytes(b"half a checkpoint")
+    train(toy.config(), tmp_path / "run", dataset=toy.blobs(), resume=True)
+    assert saved.files(tmp_path / "run") == FILES
 
 
 def test_the_reporter_hears_the_end_however_it_comes(tmp_path):
@@ -272,19 +345,20 @@ def poison(monkeypatch, call):
     monkeypatch.setattr(learners["rolr"], "step", step)
 
 
-def test_a_loss_that_turns_nan_is_placed_and_a_good_checkpoint_stays(tmp_path, monkeypatch):
-    whole = train(toy.config(), tmp_path / "whole", dataset=toy.blobs())
+def test_a_loss_that_turns_nan_is_placed_and_a_good_checkpoint_stays(tmp_path, whole, monkeypatch):
     # Epoch 1 warms up; from epoch 2 on each network has 2 passes of 6 batches: call 29 is batch 5 of epoch 3.
     poison(monkeypatch, 24 + 5)
     with pytest.raises(Diverged) as caught:
         train(toy.config(), tmp_path / "run", dataset=toy.blobs())
     message = str(caught.value)
-    assert "epoch 3" in message and "batch 5" in message and str(tmp_path / "run" / "checkpoints" / "last.ckpt") in message
+    assert (
+        "epoch 3" in message and "batch 5" in message and str(tmp_path / "run" / "checkpoints" / "last.ckpt") in message
+    )
     state = saved.checkpoint(tmp_path / "run")
     assert state["epoch"] == 2 and saved.finite(state)
     assert len(saved.metrics(tmp_path / "run")) == 2
     resumed = train(toy.config(), tmp_path / "run", dataset=toy.blobs(), resume=True)  # the step is sound again
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
+    assert torch.equal(toy.weights(whole[0]), toy.weights(resumed))
 
 
 def test_a_loss_that_is_nan_from_the_start_leaves_no_checkpoint(tmp_path, monkeypatch):
@@ -294,12 +368,17 @@ def test_a_loss_that_is_nan_from_the_start_leaves_no_checkpoint(tmp_path, monkey
     assert saved.files(tmp_path / "run" / "checkpoints") == set()
 
 
-@pytest.mark.parametrize("learner", ["cross_entropy", "rolr"])
-def test_weights_that_blow_up_in_the_last_step_of_an_epoch_are_no_checkpoint(tmp_path, learner):
+@pytest.mark.parametrize(
+    ("learner", "more"),
+    [
+        ("cross_entropy", {}),
+        ("rolr", {"warmup": 1, "warmup_batch_size": 96}),
+        ("rolr", {"warmup": 0}),  # the second network is trained towards what the first one says
+    ],
+)
+def test_weights_that_blow_up_in_the_last_step_of_a_phase_are_no_checkpoint(tmp_path, learner, more):
     """The loss is a number in every step; the weights are none when it is over."""
-    settings = {"batch_size": 96, "lr": math.inf, "passes": 1, "weight_decay": 0.0}
-    if learner == "rolr":
-        settings |= {"warmup": 1, "warmup_batch_size": 96}
+    settings = {"batch_size": 96, "lr": math.inf, "passes": 1, "weight_decay": 0.0, **more}
     with pytest.raises(Diverged, match="epoch 1"):
         train(toy.config(learner, settings=settings), tmp_path / "run", dataset=toy.blobs())
     assert saved.files(tmp_path / "run" / "checkpoints") == set()

@@ -68,7 +68,10 @@ def read_samples(path: Path) -> pa.Table:
     path = path / "samples.parquet" if path.is_dir() else path
     if not path.exists():
         raise InputError(f"{path}: no samples table; the run has not finished")
-    return pq.read_table(path)
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a samples table ({str(error).splitlines()[0]})") from None
 
 
 def class_names(table: pa.Table) -> list[str]:

@@ -32,6 +32,7 @@ class Checkpointer:
 
     def __init__(self, last: Path, best: Path, seconds: float) -> None:
         self.last, self.best, self.seconds = last, best, seconds
+        self.epoch = 0  # epochs that the newest state has behind it
         self._pending: dict[Path, dict[str, Any]] = {}
         self._written = time.monotonic()
 
@@ -41,6 +42,7 @@ class Checkpointer:
         if is_best:
             self._pending[self.best] = copy
         self._pending[self.last] = copy
+        self.epoch = state["epoch"]
         if time.monotonic() - self._written >= self.seconds:
             self.flush()
 

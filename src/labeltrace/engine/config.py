@@ -46,9 +46,13 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
     values: dict[str, Any] = {}
     if path is not None:
         values = read_yaml(path)
+    where = str(path) if path else "config"
     for name, value in overrides.items():
-        values[name] = {**(values.get(name) or {}), **value} if isinstance(value, dict) else value
-    return build(RunConfig, values, str(path) if path else "config")
+        old = values.get(name) or {}
+        if isinstance(value, dict) and not isinstance(old, dict):
+            raise InputError(f"{where}: {name}: {old!r} is no record, so it has no {next(iter(value), 'keys')!r}")
+        values[name] = {**old, **value} if isinstance(value, dict) else value
+    return build(RunConfig, values, where)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labeltrace.engine.config import RunConfig, read_yaml
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 
@@ -26,7 +27,7 @@ class RunFolder:
         self.environment = path / "environment.json"
         self.noise = path / "noise.npz"
         self.tensorboard = path / "tensorboard"
-        self.lock = path / ".lock"
+        self.lock = path / ".labeltrace.lock"
         self.last = path / "checkpoints" / "last.ckpt"
         self.best = path / "checkpoints" / "best.ckpt"
 
@@ -41,14 +42,32 @@ class RunFolder:
         if path.is_file():
             raise InputError(f"{path}: a file is in the way; choose another --out")
         if path.exists() and any(path.iterdir()):
-            if not folder.config.exists() and not folder.lock.exists():
+            if not folder._is_run():
                 raise InputError(f"{path}: not empty and not a run; choose another --out")
             if folder.config.exists() and not overwrite:
                 raise InputError(f"{path}: holds a run; --resume it, --overwrite it or choose another --out")
             with folder.locked():  # nobody is training it; without config.yaml it was killed before it began
                 shutil.rmtree(path)
-        folder.last.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.last.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be made ({error.strerror}); choose another --out") from None
         return folder
+
+    def _is_run(self) -> bool:
+        """Whether a run of ours wrote this folder: many programs keep a config.yaml, and none of theirs is deleted."""
+        if not self.config.exists():
+            return self.lock.exists()
+        try:
+            keys = set(read_yaml(self.config))
+        except InputError:
+            return False
+        return bool(keys) and keys <= set(RunConfig.model_fields)
+
+    def clear_leftovers(self) -> None:
+        """Delete the temporary files of writings that a kill cut short."""
+        for file in self.path.rglob(".*.tmp"):
+            file.unlink(missing_ok=True)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -88,10 +107,10 @@ class RunFolder:
         if not self.metrics.exists():
             return []
         records = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics.read_bytes().splitlines():
             try:
                 records.append(json.loads(line))
-            except json.JSONDecodeError:
+            except ValueError:  # no JSON, or a character cut in two
                 break
         return records
 

@@ -20,7 +20,7 @@ SCORING = 1_000_003  # the phase number of the scoring pass: no learner has that
 
 
 class LossNotFinite(RuntimeError):
-    """A loss turned NaN or infinite."""
+    """A loss, or the weights after a step, turned NaN or infinite."""
 
     def __init__(self, label: str, batch: int) -> None:
         super().__init__(f"{label}, batch {batch}")  # counted from 1
@@ -33,7 +33,8 @@ def run_seed(*words: int) -> int:
     >>> run_seed(0, 1) == run_seed(0, 1), run_seed(0, 1) == run_seed(1, 0)
     (True, False)
     """
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 1)
+    # Their number comes first: a seed sequence takes no notice of zeros at its end.
+    return int(np.random.SeedSequence((len(words), *words)).generate_state(1, np.uint64)[0] >> 1)
 
 
 class EngineLoop:
@@ -112,6 +113,10 @@ class EngineLoop:
                     sums[name] = sums[name] + value if name in sums else value
                 self.reporter.step(label, len(losses) / (passes * len(order)), loss.item)
         self._finish_phase(label, losses, sums)
+        # The last step may have spoilt the weights while its loss was still a number.
+        values = [v for m in members for v in self.networks[m].state_dict().values() if v.is_floating_point()]
+        if not bool(torch.stack([torch.isfinite(v).all() for v in values]).all()):
+            raise LossNotFinite(label, len(losses))
 
     def score(self, view: str = "plain") -> Scores:
         """See `labeltrace.learners.base.Loop`."""

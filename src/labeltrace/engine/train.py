@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from labeltrace import __version__
 from labeltrace.control import Controller
-from labeltrace.data import load_noise, save_noise
+from labeltrace.data import save_noise
+from labeltrace.data.noise import label_hash
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.config import RunConfig, dump_config, load_config
 from labeltrace.engine.folder import RunFolder, code_revision, finite
@@ -94,7 +95,7 @@ def train(
     """Train a run in the folder `out`.
 
     Args:
-        config: the run; ignored but for the device when `resume` (the folder's own config.yaml counts).
+        config: the run; when `resume`, the folder's own config.yaml counts, but for a device or precision set here.
         out: folder of the run.
         dataset: data in memory, in place of the named dataset.
         make_network: a user's network, in place of the named model.
@@ -107,18 +108,22 @@ def train(
         Interrupted: on Ctrl-C; the run can be resumed.
         Diverged: a loss turned NaN.
     """
-    if resume:
-        folder = RunFolder.open(out)
-        config = load_config(folder.config, {"device": config.device, "precision": config.precision})
-        planned = plan(config, dataset, make_network)
-        _same_noise(folder, planned)
-    else:
-        planned = plan(config, dataset, make_network)
-        _fabric(planned.config)  # a device that is not there shows now
-        folder = RunFolder.create(out, overwrite=overwrite)
     # The caller's random state is not ours to change.
-    with folder.locked(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        return _Run(folder, planned, reporter or Reporter()).train(resume)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        if resume:
+            folder = RunFolder.open(out)
+            where = config.model_dump(include={"device", "precision"}, exclude_unset=True)
+            planned = plan(load_config(folder.config, where), dataset, make_network)
+            _same_labels(folder, planned)
+        else:
+            planned = plan(config, dataset, make_network)
+            _fabric(planned.config)  # a device that is not there shows now
+            if planned.config.tensorboard:
+                _tensorboard_writer()
+            folder = RunFolder.create(out, overwrite=overwrite)
+        with folder.locked():
+            folder.clear_leftovers()
+            return _Run(folder, planned, reporter or Reporter()).train(resume)
 
 
 class _Run:
@@ -166,7 +171,7 @@ class _Run:
             self._write_start()
         self.reporter.note(self._headline(done))
         self.reporter.start(self.folder.path.name, epochs, done)
-        writer = _tensorboard(self.folder.tensorboard) if self.plan.config.tensorboard else None
+        writer = _tensorboard_writer()(str(self.folder.tensorboard)) if self.plan.config.tensorboard else None
         try:
             for epoch in range(done, epochs):
                 record = self._epoch(epoch)
@@ -174,23 +179,23 @@ class _Run:
                 self.folder.append_metrics(record)
                 if writer is not None:
                     _log(writer, record)
-                done = epoch + 1
                 accuracy = record.get("test_accuracy", -1.0)
                 is_best, self.best = accuracy > self.best, max(accuracy, self.best)
-                self.checkpoints.offer(self._state(done), is_best=is_best)
+                self.checkpoints.offer(self._state(epoch + 1), is_best=is_best)
                 self.reporter.epoch(record)
             self.checkpoints.flush()
             self.loop.begin(epochs)
             judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
         except KeyboardInterrupt:
             self.checkpoints.flush()
-            raise Interrupted(self.folder.path, done) from None
+            raise Interrupted(self.folder.path, self.checkpoints.epoch) from None
         except LossNotFinite as error:
             self.checkpoints.flush()
+            saved = self.checkpoints.epoch
             good = (
-                f"last good checkpoint: {self.folder.last} (epoch {done})" if done else "no epoch was finished before"
+                f"last good checkpoint: {self.folder.last} (epoch {saved})" if saved else "no epoch was finished before"
             )
-            raise Diverged(f"loss is not finite in epoch {done + 1}, {error}; {good}") from None
+            raise Diverged(f"loss or weights are not finite in epoch {saved + 1}, {error}; {good}") from None
         finally:
             self.reporter.end()
             if writer is not None:
@@ -278,17 +283,22 @@ class _Run:
             self.folder.keep_metrics(0)
             return 0
         state = read_checkpoint(self.folder.last)
-        for network, saved in zip(self.networks, state["networks"], strict=True):
-            network.load_state_dict(saved)
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self.memory.load_state_dict(state["memory"])
+        try:
+            for network, saved in zip(self.networks, state["networks"], strict=True):
+                network.load_state_dict(saved)
+            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved)
+            self.memory.load_state_dict(state["memory"])
+        except (ValueError, KeyError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{self.folder.last}: not a checkpoint of this run ({reason})") from None
         torch.set_rng_state(state["generators"]["cpu"])
         if state["generators"]["cuda"] is not None and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["generators"]["cuda"], self.fabric.device)
         self.best = state["best"]
         self.metrics = self.folder.keep_metrics(state["epoch"])
-        return int(state["epoch"])
+        self.checkpoints.epoch = int(state["epoch"])
+        return self.checkpoints.epoch
 
     def _write_start(self) -> None:
         """Everything that repeats the run, before its first epoch; config.yaml comes last and makes it a run."""
@@ -307,6 +317,7 @@ class _Run:
             "seed": plan.config.seed,
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "train_samples": len(plan.dataset.train),
+            "labels_sha256": label_hash(plan.dataset.train.labels),
             "classes": list(plan.dataset.classes),
             "noise": None if plan.noise is None else plan.noise.to_dict(),
             "bytes_per_sample": self.memory.bytes_per_sample,
@@ -317,15 +328,14 @@ class _Run:
         write_atomically(folder.config, lambda path: path.write_text(config, encoding="utf-8"))
 
 
-def _same_noise(folder: RunFolder, planned: Plan) -> None:
+def _same_labels(folder: RunFolder, planned: Plan) -> None:
     """A resumed run trains on the labels it began with, or not at all."""
-    if planned.noise is None:
-        return
-    _, record = load_noise(folder.noise)
-    if record.sha256 != planned.noise.sha256:
+    began = json.loads(folder.environment.read_text(encoding="utf-8"))["labels_sha256"]
+    now = label_hash(planned.dataset.train.labels)
+    if began != now:
         raise InputError(
-            f"{folder.noise}: labels {record.sha256[:12]} differ from those the run would draw now "
-            f"({planned.noise.sha256[:12]}); the dataset has changed since it began"
+            f"{folder.path}: it began with labels {began[:12]}, now they are {now[:12]}; "
+            "the dataset has changed since it began"
         )
 
 
@@ -355,12 +365,12 @@ def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU ({platform.machine()})"
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("tensorboard is not installed: pip install 'labeltrace[tensorboard]'") from None
-    return SummaryWriter(str(folder))
+    return SummaryWriter
 
 
 def _log(writer: Any, record: dict[str, Any]) -> None:

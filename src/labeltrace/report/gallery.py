@@ -51,7 +51,7 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: in
     names, rows = class_names(table), pick(table, seed)
     colours = {decision: colour for decision, _, colour in ROWS}
     figure = Figure(figsize=(9.6, 8.4), layout="constrained")
-    figure.suptitle(title, fontsize=12)
+    figure.suptitle(title, fontsize=12, parse_math=False)
     axes = figure.subplots(3, 4, squeeze=False).ravel()
     for axis in axes:
         axis.axis("off")
@@ -70,4 +70,4 @@ def _draw(axis: Any, sample: dict[str, Any], split: Split, row: int, names: list
     ]
     if sample.get("truth") is not None and sample["truth"] >= 0:
         lines[1] += f"   true {names[sample['truth']]}"
-    axis.set_title("\n".join(lines), fontsize=9, color=colours[sample["decision"]])
+    axis.set_title("\n".join(lines), fontsize=9, color=colours[sample["decision"]], parse_math=False)

@@ -1,0 +1,95 @@
+"""Keep, relabel or review: the rule, as a table and against a slow loop."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labeltrace.audit import decide
+
+# (the suggestion is the label, the label is trusted, the suggestion is trusted) → decision
+RULE = {
+    (True, True, True): "keep",
+    (True, True, False): "keep",
+    (True, False, True): "keep",
+    (True, False, False): "keep",
+    (False, True, False): "keep",
+    (False, False, True): "relabel",
+    (False, False, False): "review",
+    (False, True, True): "review",
+}
+
+
+def decision(observed, suggested, label, suggestion, **thresholds):
+    columns = torch.tensor([observed]), torch.tensor([suggested]), torch.tensor([label]), torch.tensor([suggestion])
+    (answer,) = decide(*columns, **thresholds)
+    return answer
+
+
+@pytest.mark.parametrize("case", RULE)
+def test_the_rule(case):
+    same, label, suggestion = case
+    assert decision(2, 2 if same else 1, 0.8 if label else 0.2, 0.95 if suggestion else 0.6) == RULE[case]
+
+
+@pytest.mark.parametrize(
+    ("label", "suggestion", "expected"),
+    [
+        (0.5, 0.6, "keep"),  # a label is trusted from 0.5 on
+        (0.49, 0.6, "review"),
+        (0.2, 0.9, "relabel"),  # a suggestion from 0.9 on
+        (0.2, 0.89, "review"),
+        (0.5, 0.9, "review"),
+        (0.0, 1.0, "relabel"),
+        (1.0, 0.0, "keep"),
+    ],
+)
+def test_the_thresholds_belong_to_the_trusted_side(label, suggestion, expected):
+    assert decision(0, 1, label, suggestion) == expected
+
+
+def test_other_thresholds_can_be_given():
+    assert decision(0, 1, 0.6, 0.8) == "keep"
+    assert decision(0, 1, 0.6, 0.8, trust_label=0.7) == "review"
+    assert decision(0, 1, 0.6, 0.8, trust_label=0.7, trust_suggestion=0.75) == "relabel"
+    assert decision(0, 1, 0.6, 0.8, trust_suggestion=0.75) == "review"
+
+
+def test_no_sample_no_decision():
+    nothing = torch.tensor([])
+    assert list(decide(nothing.long(), nothing.long(), nothing, nothing)) == []
+
+
+UNIT = st.floats(0, 1, width=32)
+SAMPLES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), UNIT, UNIT), min_size=1, max_size=30)
+
+
+@given(SAMPLES)
+def test_equals_a_slow_loop(samples):
+    expected = []
+    for observed, suggested, label, suggestion in samples:
+        # What the label claims and what the model claims; a claim that nobody contests needs no trust.
+        if observed == suggested:
+            expected.append("keep")
+            continue
+        trusted = {name for name, holds in (("label", label >= 0.5), ("model", suggestion >= 0.9)) if holds}
+        expected.append({"label": "keep", "model": "relabel"}[trusted.pop()] if len(trusted) == 1 else "review")
+    # 0.9 is no float32 number: the loop compares as the tensors do.
+    columns = [torch.tensor(column) for column in zip(*samples, strict=True)]
+    columns = [c.double() if c.is_floating_point() else c for c in columns]
+    assert list(decide(*columns)) == expected
+
+
+@given(SAMPLES, st.permutations(range(4)))
+def test_names_of_classes_do_not_count(samples, renamed):
+    observed, suggested, label, suggestion = map(torch.tensor, zip(*samples, strict=True))
+    names = torch.tensor(renamed)
+    assert decide(observed, suggested, label, suggestion) == decide(
+        names[observed], names[suggested], label, suggestion
+    )
+
+
+@given(SAMPLES)
+def test_a_sample_is_decided_by_itself(samples):
+    together = decide(*map(torch.tensor, zip(*samples, strict=True)))
+    assert list(together) == [decision(*sample) for sample in samples]
