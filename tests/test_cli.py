@@ -16,6 +16,7 @@ from labeltrace.audit import read_samples
 from labeltrace.catalogue import catalogue
 from labeltrace.data import load_noise
 from labeltrace.engine import Diverged, Interrupted, RunConfig, load_config, train
+from labeltrace.errors import InputError
 from labeltrace.grid import run_all
 
 SMALL = ["train", "--data", "digits", "--subset", "120", "--epochs", "2", "--device", "cpu"]
@@ -313,6 +314,24 @@ def test_a_number_of_jobs_below_one_does_not_wait_for_ever(tmp_path, monkeypatch
     monkeypatch.setattr("labeltrace.grid._start", lambda *_: pytest.fail("started"))
     with pytest.raises(ValueError, match="jobs"):
         run_all({"one": toy.config()}, tmp_path, SimpleNamespace(), jobs=-1)
+
+
+def test_a_demo_touches_nothing_in_a_folder_that_is_no_run(tmp_path, monkeypatch):
+    """The run itself refuses the folder; nothing may be gone by then."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "metrics.jsonl").write_text("somebody's own figures")
+
+    class Refused(SimpleNamespace):
+        def __init__(self, *_, stderr, **__):
+            stderr.write(b"labeltrace: one: not empty and not a run")
+
+        def poll(self):
+            return 2
+
+    monkeypatch.setattr("labeltrace.grid.subprocess.Popen", Refused)
+    with pytest.raises(InputError, match="not a run"):
+        run_all({"one": toy.config()}, tmp_path, SimpleNamespace(show=lambda *_: None), jobs=1)
+    assert (tmp_path / "one" / "metrics.jsonl").read_text() == "somebody's own figures"
 
 
 @pytest.mark.slow

@@ -58,9 +58,10 @@ def test_a_folder_that_holds_something_else_is_never_deleted(tmp_path, overwrite
     assert contents(tmp_path) == {"thesis.txt": b"years of work"}
 
 
-def test_a_config_of_another_program_makes_no_run(tmp_path):
-    """Many programs keep a config.yaml; only what a run wrote is deleted."""
-    (tmp_path / "config.yaml").write_text("theme: dark\n")
+@pytest.mark.parametrize("text", ["theme: dark\n", "data: digits\nmodel: small_cnn\nseed: 1\n"])
+def test_a_config_that_no_run_wrote_makes_no_run(tmp_path, text):
+    """Many programs keep a config.yaml, and a person may keep the one to start from beside other work."""
+    (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "thesis.txt").write_text("years of work")
     before = contents(tmp_path)
     with pytest.raises(InputError):

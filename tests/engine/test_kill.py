@@ -21,6 +21,11 @@ RUN = [
 PATIENCE = 120  # seconds, on a machine however busy
 
 
+def hear_ctrl_c():
+    """A job in the background of a shell ignores Ctrl-C, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*words):
     return subprocess.Popen(
         [sys.executable, "-m", "labeltrace", *words],
@@ -28,6 +33,7 @@ def start(*words):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=hear_ctrl_c,
     )
 
 

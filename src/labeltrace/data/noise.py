@@ -7,23 +7,21 @@ reports both the rate asked for (nominal) and the rate of labels that did change
 
 from __future__ import annotations
 
-import hashlib
-import json
-import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from labeltrace.data.dataset import Dataset
+from labeltrace.data.noise_record import (  # noqa: F401  (records and files are importable from here too)
+    Labels,
+    NoiseRecord,
+    label_hash,
+    load_noise,
+    save_noise,
+)
 from labeltrace.errors import InputError
-from labeltrace.files import write_atomically
 from labeltrace.registry import Registry
-
-Labels = NDArray[np.int64]
 
 
 def symmetric(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> Labels:
@@ -95,12 +93,8 @@ def pair(labels: ArrayLike, num_classes: int, rate: float, seed: int, pair_map: 
     noisy, rng = _start(labels, num_classes, rate, seed)
     if pair_map is None:
         return np.where(rng.random(len(noisy)) < rate, (noisy + 1) % num_classes, noisy)
-    if len(pair_map) != num_classes or not all(0 <= target < num_classes for target in pair_map):
-        raise InputError(f"pair_map needs {num_classes} classes in 0..{num_classes - 1}, got {list(pair_map)}")
-    if all(source == target for source, target in enumerate(pair_map)):
-        raise InputError("pair_map sends every class to itself, so no label can flip; give at least one pair")
     clean = noisy.copy()
-    for source, target in enumerate(pair_map):
+    for source, target in enumerate(checked_map(pair_map, num_classes)):
         if target != source:
             members = rng.permutation(np.flatnonzero(clean == source))
             noisy[members[: flip_count(rate, len(members))]] = target
@@ -116,21 +110,66 @@ def flip_count(rate: float, count: int) -> int:
     return int(np.floor(rate * count + 1e-9))
 
 
-def _start(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> tuple[Labels, np.random.Generator]:
-    """Check what a kind of noise was given; return a copy of the labels to work on, and the generator of the call."""
+def checked_labels(labels: ArrayLike, num_classes: int) -> Labels:
+    """Return a copy of labels [N] as int64, or say which of them is not a class in 0..C-1.
+
+    >>> checked_labels([0, 3], 2)
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: label 3 at index 1 is not a class in 0..1
+    """
     if num_classes < 2:
         raise InputError(f"noise needs two classes or more, got {num_classes}")
-    if not 0 <= rate < 1:  # also refuses NaN
-        raise InputError(f"noise rate {rate} is outside [0, 1)")
-    if seed < 0:
-        raise InputError(f"seed {seed} is negative")
     given = np.asarray(labels)
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise InputError(f"labels are {given.dtype} {list(given.shape)}; expected integers [N]")
     wrong = np.flatnonzero((given < 0) | (given >= num_classes))
     if len(wrong):
         raise InputError(f"label {given[wrong[0]]} at index {wrong[0]} is not a class in 0..{num_classes - 1}")
-    return given.astype(np.int64), np.random.default_rng(seed)
+    return given.astype(np.int64)
+
+
+def checked_rate(rate: float) -> float:
+    """Return the rate, or refuse one outside [0, 1), NaN among them.
+
+    >>> checked_rate(1.5)
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: noise rate 1.5 is outside [0, 1)
+    """
+    if not 0 <= rate < 1:
+        raise InputError(f"noise rate {rate} is outside [0, 1)")
+    return rate
+
+
+def checked_map(pair_map: Sequence[int], num_classes: int) -> Sequence[int]:
+    """Return the map class → class, or refuse one of another length, with a target outside 0..C-1, or without a move.
+
+    >>> checked_map((0, 1), 2)
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: pair_map sends every class to itself, so no label can flip; give at least one pair
+    """
+    if len(pair_map) != num_classes or not all(0 <= target < num_classes for target in pair_map):
+        raise InputError(f"pair_map needs {num_classes} classes in 0..{num_classes - 1}, got {list(pair_map)}")
+    if all(source == target for source, target in enumerate(pair_map)):
+        raise InputError("pair_map sends every class to itself, so no label can flip; give at least one pair")
+    return pair_map
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return the one generator of a call, or refuse a negative seed.
+
+    >>> generator(-1)
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: seed -1 is negative
+    """
+    if seed < 0:
+        raise InputError(f"seed {seed} is negative")
+    return np.random.default_rng(seed)
+
+
+def _start(labels: ArrayLike, num_classes: int, rate: float, seed: int) -> tuple[Labels, np.random.Generator]:
+    """Check what a kind of noise was given; return a copy of the labels to work on, and the generator of the call."""
+    checked_rate(rate)
+    return checked_labels(labels, num_classes), generator(seed)
 
 
 Noise = Callable[[Dataset, float, int], tuple[Labels, str]]
@@ -163,59 +202,6 @@ def _pair(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
     return pair(dataset.train.labels, dataset.num_classes, rate, seed, dataset.pair_map), convention
 
 
-@dataclass(frozen=True)
-class NoiseRecord:
-    """What was done to a set of labels, enough to make it again and to recognise the result.
-
-    Args:
-        kind: the registered name.
-        convention: the exact definition behind the name, as in the literature.
-        nominal: the rate asked for.
-        actual: the share of labels that differ from the clean ones.
-        seed: of the generator.
-        sha256: of the noisy labels, see `label_hash`.
-        count: N, the number of labels.
-        num_classes: C.
-
-    >>> NoiseRecord("pair", "pairflip", 0.4, 0.25, 0, label_hash([1, 1, 2, 0]), 4, 3).describe()
-    'pair noise (pairflip), seed 0: nominal rate 0.4, actual 0.2500 (1 of 4 labels), sha256 a951c3761dfb'
-    """
-
-    kind: str
-    convention: str
-    nominal: float
-    actual: float
-    seed: int
-    sha256: str
-    count: int
-    num_classes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON or YAML."""
-        return asdict(self)
-
-    @property
-    def flipped(self) -> int:
-        """How many labels differ from the clean ones."""
-        return round(self.actual * self.count)
-
-    def describe(self) -> str:
-        """Return one line for people, with both rates."""
-        return (
-            f"{self.kind} noise ({self.convention}), seed {self.seed}: nominal rate {self.nominal:g}, "
-            f"actual {self.actual:.4f} ({self.flipped:,} of {self.count:,} labels), sha256 {self.sha256[:12]}"
-        )
-
-
-def label_hash(labels: ArrayLike) -> str:
-    """Return the SHA-256 of labels [N] as little-endian int64 bytes, in hexadecimal.
-
-    >>> label_hash([0, 1, 2])[:12]
-    'ab25350e3e65'
-    """
-    return hashlib.sha256(np.asarray(labels).astype("<i8").tobytes()).hexdigest()
-
-
 def add_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> tuple[Dataset, NoiseRecord]:
     """Return the dataset with noisy training labels, its clean ones kept as truth, and the record of what was done.
 
@@ -243,66 +229,3 @@ def add_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> tuple[Data
         kind, convention, float(rate), actual, int(seed), label_hash(labels), len(labels), dataset.num_classes
     )
     return dataset.with_labels(labels, truth=clean), record
-
-
-def save_noise(path: str | Path, labels: ArrayLike, record: NoiseRecord) -> None:
-    """Write noisy labels [N] and their record to one .npz file, which is whole or absent, never half written.
-
-    Raises:
-        InputError: when the labels are not those of the record.
-
-    >>> import tempfile
-    >>> record = NoiseRecord("symmetric", "exclusive-iid", 0.5, 0.5, 0, label_hash([1, 1]), 2, 2)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_noise(Path(folder, "noise.npz"), [1, 1], record)
-    ...     load_noise(Path(folder, "noise.npz"))[0]
-    array([1, 1])
-    """
-    path = Path(path)
-    values = np.asarray(labels).astype("<i8")
-    _check(values, record, "labels to save")
-    text = np.array(json.dumps(record.to_dict()))
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # a name without .npz, to which savez would append it
-            np.savez(file, labels=values, record=text)
-
-    write_atomically(path, write)
-
-
-def load_noise(path: str | Path, count: int | None = None) -> tuple[Labels, NoiseRecord]:
-    """Return the noisy labels [N] of a file and their record; labels are never made anew in place of damaged ones.
-
-    Args:
-        path: a file that `save_noise` wrote.
-        count: the number of samples of the dataset the labels are for, where known.
-
-    Raises:
-        InputError: when there is no such file, its labels are not those of its record, or N is not `count`.
-
-    >>> load_noise("absent.npz")
-    Traceback (most recent call last):
-    labeltrace.errors.InputError: no noise file absent.npz
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no noise file {path}")
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            labels, text = content["labels"], content["record"].item()
-        saved = json.loads(text)
-        record = NoiseRecord(**{field.name: saved[field.name] for field in fields(NoiseRecord)})
-    except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"noise file {path} cannot be read ({error!r}); delete it and make it again") from error
-    _check(labels, record, f"noise file {path}")
-    if count is not None and len(labels) != count:
-        raise InputError(f"noise file {path} has {len(labels):,} labels but the dataset has {count:,} training samples")
-    return labels.astype(np.int64), record
-
-
-def _check(labels: NDArray[Any], record: NoiseRecord, what: str) -> None:
-    if labels.ndim != 1 or len(labels) != record.count:
-        raise InputError(f"{what}: {record.count:,} labels in the record, shape {list(labels.shape)} found")
-    found = label_hash(labels)
-    if found != record.sha256:
-        raise InputError(f"{what}: sha256 {record.sha256[:12]} in the record, {found[:12]} found; labels were changed")

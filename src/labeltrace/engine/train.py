@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from labeltrace import __version__
@@ -21,11 +20,13 @@ from labeltrace.data import save_noise
 from labeltrace.data.noise import label_hash
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.config import RunConfig, dump_config, load_config
+from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.folder import RunFolder, code_revision, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
 from labeltrace.engine.plan import Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
+from labeltrace.engine.tensorboard import TensorBoard, writer_type
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 from labeltrace.learners import Learner
@@ -117,9 +118,9 @@ def train(
             _same_labels(folder, planned)
         else:
             planned = plan(config, dataset, make_network)
-            _fabric(planned.config)  # a device that is not there shows now
+            make_fabric(planned.config)  # a device that is not there shows now
             if planned.config.tensorboard:
-                _tensorboard_writer()
+                writer_type()
             folder = RunFolder.create(out, overwrite=overwrite)
         with folder.locked():
             folder.clear_leftovers()
@@ -132,7 +133,7 @@ class _Run:
     def __init__(self, folder: RunFolder, planned: Plan, reporter: Reporter) -> None:
         config, settings, dataset = planned.config, planned.settings, planned.dataset
         self.folder, self.plan, self.reporter = folder, planned, reporter
-        self.fabric = _fabric(config)
+        self.fabric = make_fabric(config)
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         for member in range(planned.learner.networks_needed):
@@ -171,14 +172,14 @@ class _Run:
             self._write_start()
         self.reporter.note(self._headline(done))
         self.reporter.start(self.folder.path.name, epochs, done)
-        writer = _tensorboard_writer()(str(self.folder.tensorboard)) if self.plan.config.tensorboard else None
+        board = TensorBoard(self.folder.tensorboard) if self.plan.config.tensorboard else None
         try:
             for epoch in range(done, epochs):
                 record = self._epoch(epoch)
                 self.metrics.append(record)
                 self.folder.append_metrics(record)
-                if writer is not None:
-                    _log(writer, record)
+                if board is not None:
+                    board.log(record)
                 accuracy = record.get("test_accuracy", -1.0)
                 is_best, self.best = accuracy > self.best, max(accuracy, self.best)
                 self.checkpoints.offer(self._state(epoch + 1), is_best=is_best)
@@ -198,8 +199,8 @@ class _Run:
             raise Diverged(f"loss or weights are not finite in epoch {saved + 1}, {error}; {good}") from None
         finally:
             self.reporter.end()
-            if writer is not None:
-                writer.close()
+            if board is not None:
+                board.close()
         return Trained(self.folder, self.plan, self.metrics, judgement, self.networks)
 
     def _headline(self, done: int) -> str:
@@ -207,7 +208,7 @@ class _Run:
         config = self.plan.config
         method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
         size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
-        where = f"{_device_name(self.fabric.device)}, {self.fabric._precision.precision}"
+        where = f"{device_name(self.fabric.device)}, {self.fabric._precision.precision}"
         left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
         return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"
 
@@ -311,7 +312,7 @@ class _Run:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "platform": platform.platform(),
-            "device": _device_name(self.fabric.device),
+            "device": device_name(self.fabric.device),
             "precision": self.fabric._precision.precision,
             "threads": torch.get_num_threads(),
             "seed": plan.config.seed,
@@ -337,49 +338,3 @@ def _same_labels(folder: RunFolder, planned: Plan) -> None:
             f"{folder.path}: it began with labels {began[:12]}, now they are {now[:12]}; "
             "the dataset has changed since it began"
         )
-
-
-def _fabric(config: RunConfig) -> Fabric:
-    name, _, number = config.device.partition(":")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise InputError(f"device: {config.device!r}, expected auto, cpu, cuda or cuda:N")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device: {config.device!r} asked for, but torch finds no CUDA device here; say --device cpu")
-    if name == "cuda" and number and int(number) >= torch.cuda.device_count():
-        raise InputError(f"device: {config.device!r} asked for, but there are {torch.cuda.device_count()} CUDA devices")
-    precision = config.precision
-    if precision not in ("auto", "fp32", "bf16"):
-        raise InputError(f"precision: {precision!r}, expected auto, fp32 or bf16")
-    if precision == "auto":
-        precision = "bf16" if name == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
-    return Fabric(
-        accelerator=name,
-        devices=[int(number)] if number and name == "cuda" else 1,
-        precision="bf16-mixed" if precision == "bf16" else "32-true",
-    )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU ({platform.machine()})"
-
-
-def _tensorboard_writer() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError("tensorboard is not installed: pip install 'labeltrace[tensorboard]'") from None
-    return SummaryWriter
-
-
-def _log(writer: Any, record: dict[str, Any]) -> None:
-    def walk(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, item in value.items():
-                walk(f"{prefix}/{key}" if prefix else key, item)
-        elif isinstance(value, (int, float)) and prefix != "epoch":
-            writer.add_scalar(prefix, value, record["epoch"])
-
-    walk("", record)
-    writer.flush()

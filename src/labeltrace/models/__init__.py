@@ -11,13 +11,14 @@ from collections.abc import Callable
 from torch import nn
 
 from labeltrace.errors import InputError
-from labeltrace.models import mlp, preact_resnet, resnet, small_cnn
+from labeltrace.models import densenet, mlp, mobilenet_v2, preact_resnet, resnet, small_cnn, wide_resnet
 from labeltrace.models.inputs import default_model
 from labeltrace.models.output import Output, check_pooling, pool
 from labeltrace.models.staged import Staged
+from labeltrace.models.weights import load_weights
 from labeltrace.registry import Registry
 
-__all__ = ["ModelBuilder", "Output", "Staged", "build_model", "default_model", "models", "pool"]
+__all__ = ["ModelBuilder", "Output", "Staged", "build_model", "default_model", "load_weights", "models", "pool"]
 
 ModelBuilder = Callable[[int, tuple[int, ...], str], nn.Module]
 
@@ -27,6 +28,13 @@ models.add(
 )
 models.add("resnet18", resnet.resnet18, "ResNet-18 for small images (3×3 stem), 11.2 M parameters")
 models.add("resnet34", resnet.resnet34, "ResNet-34 for small images (3×3 stem), 21.3 M parameters")
+models.add("resnet50", resnet.resnet50, "ResNet-50 for small images (3×3 stem), 23.5 M parameters")
+models.add(
+    "resnet50_large", resnet.resnet50_large, "torchvision's ResNet-50 for images over 64 pixels, 23.5 M parameters"
+)
+models.add("wrn28_10", wide_resnet.wrn28_10, "Wide ResNet 28-10 for small images, 36.5 M parameters")
+models.add("densenet121", densenet.densenet121, "DenseNet-121 for small images (3×3 stem), 7.0 M parameters")
+models.add("mobilenet_v2", mobilenet_v2.mobilenet_v2, "MobileNetV2 for small images (stem stride 1), 2.2 M parameters")
 models.add("small_cnn", small_cnn.small_cnn, "four convolutions for images of 8 to 28 pixels, 0.19 M parameters")
 models.add("mlp", mlp.mlp, "three hidden layers for features; the input counts as the shallowest stage")
 

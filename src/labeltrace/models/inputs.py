@@ -5,6 +5,7 @@ from __future__ import annotations
 from labeltrace.errors import InputError
 
 SMALL_IMAGE = 28  # pixels; MNIST's side, the largest for which `small_cnn` is meant
+LARGE_IMAGE = 64  # pixels; Tiny ImageNet's side: beyond it a stem without stride costs more than it shows
 
 
 def default_model(input_shape: tuple[int, ...]) -> str:
@@ -14,13 +15,16 @@ def default_model(input_shape: tuple[int, ...]) -> str:
         input_shape: shape of one sample, [D] or [channels, height, width].
 
     Returns:
-        "mlp" for features, "small_cnn" for images up to 28 pixels, "preact_resnet18" for larger ones.
+        "mlp" for features, "small_cnn" for images up to 28 pixels, "preact_resnet18" up to 64, "resnet50_large" for
+        larger ones; the longer side counts.
 
     Raises:
         InputError: the shape is neither of the two.
 
     >>> default_model((64,)), default_model((1, 28, 28)), default_model((3, 32, 32))
     ('mlp', 'small_cnn', 'preact_resnet18')
+    >>> default_model((3, 224, 224))
+    'resnet50_large'
     """
     if len(input_shape) == 2:
         height, width = input_shape
@@ -29,7 +33,10 @@ def default_model(input_shape: tuple[int, ...]) -> str:
         raise InputError(f"input_shape {input_shape} is not understood: expected (D,) or (channels, height, width)")
     if len(input_shape) == 1:
         return "mlp"
-    return "small_cnn" if max(input_shape[1:]) <= SMALL_IMAGE else "preact_resnet18"
+    side = max(input_shape[1:])
+    if side <= SMALL_IMAGE:
+        return "small_cnn"
+    return "preact_resnet18" if side <= LARGE_IMAGE else "resnet50_large"
 
 
 def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
