@@ -5,16 +5,20 @@ import math
 
 import pytest
 
-from labeltrace.engine import RunFolder
+import toy
+from labeltrace.engine import RunFolder, plan
+from labeltrace.engine.config import dump_config
 from labeltrace.engine.folder import finite
 from labeltrace.errors import InputError
+
+RESOLVED = dump_config(plan(toy.config(), toy.blobs()).config)
 
 
 def a_run(path):
     """A folder as a run leaves it."""
     (path / "checkpoints").mkdir(parents=True)
     (path / "checkpoints" / "last.ckpt").write_bytes(b"weights")
-    (path / "config.yaml").write_text("data: digits\n")
+    (path / "config.yaml").write_text(RESOLVED)
     (path / "environment.json").write_text("{}")
     (path / "metrics.jsonl").write_text('{"epoch": 0}\n')
     return path
@@ -58,7 +62,11 @@ def test_a_folder_that_holds_something_else_is_never_deleted(tmp_path, overwrite
     assert contents(tmp_path) == {"thesis.txt": b"years of work"}
 
 
-@pytest.mark.parametrize("text", ["theme: dark\n", "data: digits\nmodel: small_cnn\nseed: 1\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["theme: dark\n", "data: digits\nmodel: small_cnn\nseed: 1\n", RESOLVED],
+    ids=["another program's", "a person's", "copied from a run, to repeat it"],
+)
 def test_a_config_that_no_run_wrote_makes_no_run(tmp_path, text):
     """Many programs keep a config.yaml, and a person may keep the one to start from beside other work."""
     (tmp_path / "config.yaml").write_text(text)

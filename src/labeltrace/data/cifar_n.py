@@ -1,8 +1,8 @@
 """CIFAR-10N and CIFAR-100N (Wei et al. 2022): the images of CIFAR with labels that people gave them.
 
-The label files are published as PyTorch files of numpy arrays. They are read with PyTorch's safe loader and a short list
-of what else is let through, never as free pickles. They are not for commercial use (CC BY-NC 4.0) and not part of this
-package.
+The label files are published as PyTorch files of numpy arrays. They are read with PyTorch's safe loader and a short
+list of what else is let through, never as free pickles. They are not for commercial use (CC BY-NC 4.0) and not part of
+this package.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from labeltrace.data.dataset import Dataset, DatasetError, datasets
 
 REPOSITORY = "UCSC-REAL/cifar-10-100n"
 
-COARSE_NAMES = tuple(
-    """
-    aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture
-    insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes
-    large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals trees
-    vehicles_1 vehicles_2
-    """.split()
-)
+_NAMES = """
+aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture
+insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes large_omnivores_and_herbivores
+medium_mammals non-insect_invertebrates people reptiles small_mammals trees vehicles_1 vehicles_2
+"""
+COARSE_NAMES = tuple(_NAMES.split())
 """The 20 superclasses of CIFAR-100, in the order of the official coarse labels."""
+
+# The registry knows a loader by (root, seed); these two also take `strict`.
+_load_cifar10: Callable[..., Dataset] = load_cifar10
+_load_cifar100: Callable[..., Dataset] = load_cifar100
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def load_cifar10n(kind: str, root: str | Path | None = None, seed: int = 0, stri
     """
     _check_kind(kind, _CIFAR10N.title, tuple(_CIFAR10N.keys))
     path = _find(_CIFAR10N, root)
-    data = load_cifar10(root, seed, strict)
+    data = _load_cifar10(root, seed, strict)
     return _relabel(data, f"cifar10n-{kind}", _CIFAR10N, path, kind)
 
 
@@ -108,7 +110,7 @@ def load_cifar100n(kind: str, root: str | Path | None = None, seed: int = 0, str
     """
     _check_kind(kind, _CIFAR100N.title, ("fine", "coarse"))
     path = _find(_CIFAR100N, root)
-    data = load_cifar100(root, seed, strict)
+    data = _load_cifar100(root, seed, strict)
     if kind == "fine":
         return _relabel(data, "cifar100n-fine", _CIFAR100N, path, kind)
     train = replace(data.train, labels=cifar100_coarse(data.train.labels))

@@ -43,7 +43,7 @@ def pdn(
         num_classes: C.
         rate: in [0, 1), the centre of the distribution of q.
         seed: of the one generator of this call; it draws q [N], one uniform number per sample [N], then W by class.
-        standardise: whether to bring each channel (each feature) to mean 0 and standard deviation 1 first, as DISC does.
+        standardise: whether each channel (each feature) is first brought to mean 0 and standard deviation 1, as in DISC.
 
     Returns:
         int64 [N], a new array.
@@ -53,7 +53,7 @@ def pdn(
             a negative seed.
 
     >>> pdn([[1.0, 2.0], [2.0, 1.0], [-1.0, 0.0], [0.0, 1.0]], [0, 0, 1, 2], 3, 0.5, seed=0)
-    array([1, 0, 0, 2])
+    array([2, 2, 1, 2])
     """
     clean = checked_labels(labels, num_classes)
     samples = _checked_inputs(inputs, len(clean))
@@ -108,7 +108,7 @@ def pdn_rows(scores: Floats, labels: Labels, flip: Floats) -> Floats:
 
 
 def idn(scores: ArrayLike, labels: ArrayLike, rate: float) -> Labels:
-    """Flip exactly floor(rate · N) labels, those most easily confused, each to the wrong class it looks most like (IDN).
+    """Flip exactly floor(rate · N) labels, those most easily confused, to the wrong class they look most like (IDN).
 
     Nothing is drawn, and the labels that flip at one rate flip to the same classes at every higher rate.
 

@@ -7,8 +7,8 @@
 - `global exact`: `asymmetric_global`, a share of all labels is chosen, and those whose class stays are chosen in vain
   (DivideMix, RoLR, ANNE, CrossSplit).
 
-With CIFAR-10's map, in which five of ten classes move, all three leave about rate / 2 of the labels wrong. For CIFAR-100
-there are two maps besides label + 1: `SUPERCLASS_NEXT`, which most papers describe, and `BLOCK_OF_5`, which some run.
+With CIFAR-10's map, in which five of ten classes move, all three leave about rate / 2 of the labels wrong. CIFAR-100 has
+two maps besides label + 1: `SUPERCLASS_NEXT`, which most papers describe, and `BLOCK_OF_5`, which some of them run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def asymmetric_global(labels: ArrayLike, num_classes: int, rate: float, seed: in
     number of wrong labels varies around rate · N / 2. Arguments, result and errors as for `asymmetric`.
 
     >>> asymmetric_global([0, 0, 0, 0, 1, 1, 2, 2], 3, 0.5, seed=0, pair_map=(1, 1, 0))
-    array([0, 0, 1, 0, 1, 1, 2, 0])
+    array([0, 0, 1, 1, 1, 1, 0, 2])
     """
     target = np.array(checked_map(pair_map, num_classes))
     noisy = checked_labels(labels, num_classes)
@@ -170,9 +170,9 @@ SUPERCLASS_NEXT = _next_in_superclass()
 """CIFAR-100: the next class of the same superclass, in ascending order and round to the first (`superclass-next`)."""
 
 BLOCK_OF_5 = tuple(5 * (fine // 5) + (fine % 5 + 1) % 5 for fine in range(100))
-"""CIFAR-100: the next class of the same block of five labels, round to the first (`block-of-5`: CT, UNICON, CrossSplit).
+"""CIFAR-100: the next class of the same block of five labels, round to the first (`block-of-5`).
 
-It was written for labels sorted by superclass. Those of CIFAR-100 are alphabetical, so only 6 of its 100 arrows stay
+The map in the code of CT, UNICON and CrossSplit. It was written for labels sorted by superclass. Those of CIFAR-100 are alphabetical, so only 6 of its 100 arrows stay
 inside a superclass.
 """
 

@@ -62,7 +62,7 @@ class RunFolder:
             keys = set(read_yaml(self.config))
         except InputError:
             return False
-        return {"learner", "settings", "trace", "epochs"} <= keys <= set(RunConfig.model_fields)  # a resolved one
+        return bool(keys) and keys <= set(RunConfig.model_fields) and self.last.parent.is_dir()
 
     def clear_leftovers(self) -> None:
         """Delete the temporary files of writings that a kill cut short."""
