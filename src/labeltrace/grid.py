@@ -28,14 +28,16 @@ class _Job:
     folder: RunFolder
     process: subprocess.Popen[bytes]
     errors: Path
+    started: float
     epochs: int = 0
     shown: int = -1
 
     def show(self, bars: Bars) -> None:
-        """Move the run's bar to what its folder says."""
-        if not self.epochs and self.folder.config.exists():
-            self.epochs = load_config(self.folder.config, {}).epochs or 0
-        records = self.folder.read_metrics()
+        """Move the run's bar to what its folder says, once the run has replaced what was there."""
+        config = self.folder.config
+        if not self.epochs and config.exists() and config.stat().st_mtime >= self.started:
+            self.epochs = load_config(config, {}).epochs or 0
+        records = self.folder.read_metrics() if self.epochs else []
         if self.epochs and len(records) != self.shown:
             self.shown = len(records)
             bars.show(self.name, self.epochs, self.shown, state_of(records[-1]) if records else "")
@@ -85,14 +87,14 @@ def _start(name: str, config: RunConfig, out: Path, scratch: Path, threads: str)
     asked, errors = scratch / f"{name}.yaml", scratch / f"{name}.err"
     asked.write_text(dump_config(config), encoding="utf-8")
     folder = out / name
-    RunFolder(folder).metrics.unlink(missing_ok=True)  # an old run's line must not be taken for the new one's
+    started = time.time() - 0.1  # file times are coarser than the clock
     command = [sys.executable, "-m", "labeltrace", "train", str(asked), "--out", str(folder), "--overwrite", "--json"]
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             env={**os.environ, "OMP_NUM_THREADS": threads},
         )  # fmt: skip
-    return _Job(name, RunFolder(folder), process, errors)
+    return _Job(name, RunFolder(folder), process, errors, started)
 
 
 def _last_line(path: Path) -> str:
