@@ -42,6 +42,8 @@ def _main(argv: list[str]) -> int:
         code = app(argv or ["--help"], prog_name="labeltrace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as error:
+        if error.exit_code == 130 and isinstance(error.__context__, KeyboardInterrupt):
+            return _complain("stopped", 130)
         return error.exit_code
     except UsageProblem as error:
         return _complain(error.format_message() or "see labeltrace --help", 2)

@@ -284,7 +284,15 @@ def test_add_noise(kind: str, pair_map: tuple[int, ...] | None, convention: str)
 
 
 def test_the_registry_holds_these_kinds() -> None:
-    assert list(noises) == ["symmetric", "symmetric-exact", "symmetric-inclusive", "pair"]
+    assert list(noises) == [
+        "symmetric",
+        "symmetric-exact",
+        "symmetric-inclusive",
+        "pair",
+        "superclass",
+        "block5",
+        "instance",
+    ]
     with pytest.raises(InputError, match="unknown noise 'symetric': did you mean 'symmetric'"):
         add_noise(dataset(np.arange(10)), "symetric", 0.1, 0)
 

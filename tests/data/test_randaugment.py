@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,15 +18,6 @@ from labeltrace.data.randaugment import OPERATIONS, apply_operation, draw_policy
 SHAPES = [(3, 32, 32), (1, 28, 28), (3, 8, 8), (3, 33, 47), (1, 47, 33), (3, 20, 9), (1, 8, 30), (3, 2, 5), (1, 1, 1)]
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 NUMBER = {operation.name: number for number, operation in enumerate(OPERATIONS)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from threads, and lose seconds where cores are shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def affine(image: Image.Image, *matrix: float) -> Image.Image:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +18,6 @@ from labeltrace.data.views import FeatureViews, ImageViews, Views, crop_flip, cu
 
 CIFAR = ImageViews(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 COLOUR = (125, 123, 114)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from threads, and lose seconds where cores are shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:

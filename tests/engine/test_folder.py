@@ -94,6 +94,16 @@ def test_a_run_that_was_killed_before_it_began_may_be_started_again(tmp_path):
     assert not folder.environment.exists()
 
 
+def test_a_trained_run_that_lost_its_config_is_not_deleted_unasked(tmp_path):
+    path = a_run(tmp_path / "run")
+    with RunFolder.open(path).locked():
+        pass  # the lock stays behind, as after any run
+    (path / "config.yaml").rename(tmp_path / "config.yaml")
+    with pytest.raises(InputError):
+        RunFolder.create(path)
+    assert (path / "checkpoints" / "last.ckpt").read_bytes() == b"weights"
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_run_that_is_being_trained_is_left_alone(tmp_path, overwrite):
     path = a_run(tmp_path / "run")

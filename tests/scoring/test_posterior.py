@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from labeltrace.scoring.posterior import _best_split, _m_step, loss_posterior
@@ -19,16 +17,6 @@ from labeltrace.scoring.posterior import _best_split, _m_step, loss_posterior
 METHODS = ["sklearn", "torch"]
 STAGES = ["late", "middle", "early", "logits"]
 COUNTS = [500, 5_000, pytest.param(50_000, marks=pytest.mark.slow)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    # OpenMP threads spin while they wait for each other: beside other work two threads took 10 to 20 times one
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    torch.set_num_threads(threads)
 
 
 def simulate(stage: str, count: int, noise: float, seed: int = 0) -> Tensor:

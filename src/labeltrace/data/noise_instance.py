@@ -10,6 +10,7 @@ float64, so that the labels do not depend on the order in which a machine sums 3
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +44,7 @@ def pdn(
         num_classes: C.
         rate: in [0, 1), the centre of the distribution of q.
         seed: of the one generator of this call; it draws q [N], one uniform number per sample [N], then W by class.
-        standardise: whether each channel (each feature) is first brought to mean 0 and standard deviation 1, as in DISC.
+        standardise: whether each channel (each feature) is first brought to mean 0 and standard deviation 1 (DISC).
 
     Returns:
         int64 [N], a new array.
@@ -150,7 +151,7 @@ def _instance(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
     return labels, "pdn raw per-class"
 
 
-def _checked_inputs(inputs: ArrayLike, count: int) -> NDArray[np.generic]:
+def _checked_inputs(inputs: ArrayLike, count: int) -> NDArray[Any]:
     samples = np.asarray(inputs)
     if samples.ndim not in (2, 4) or samples.dtype.kind not in "fiu":
         found = f"{samples.dtype} {list(samples.shape)}"
@@ -158,17 +159,17 @@ def _checked_inputs(inputs: ArrayLike, count: int) -> NDArray[np.generic]:
     if len(samples) != count:
         raise InputError(f"{len(samples)} inputs but {count} labels")
     if samples.dtype.kind == "f":
-        _check_finite(samples.reshape(count, -1), "inputs")
+        _check_finite(samples, "inputs")
     return samples
 
 
-def _check_finite(rows: NDArray[np.generic], what: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+def _check_finite(samples: NDArray[Any], what: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(samples).all(axis=tuple(range(1, samples.ndim))))
     if len(bad):
         raise InputError(f"{what} of sample {bad[0]} are NaN or infinite")
 
 
-def _statistics(samples: NDArray[np.generic]) -> tuple[Floats, Floats]:
+def _statistics(samples: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return the mean and standard deviation of each channel or feature, in a shape that fits one block of samples."""
     axes = (0, 2, 3) if samples.ndim == 4 else (0,)
     mean = samples.mean(axis=axes, dtype=np.float64, keepdims=True)

@@ -7,8 +7,8 @@
 - `global exact`: `asymmetric_global`, a share of all labels is chosen, and those whose class stays are chosen in vain
   (DivideMix, RoLR, ANNE, CrossSplit).
 
-With CIFAR-10's map, in which five of ten classes move, all three leave about rate / 2 of the labels wrong. CIFAR-100 has
-two maps besides label + 1: `SUPERCLASS_NEXT`, which most papers describe, and `BLOCK_OF_5`, which some of them run.
+With CIFAR-10's map, in which five of ten classes move, all three leave about rate / 2 of the labels wrong. CIFAR-100
+has two maps besides label + 1: `SUPERCLASS_NEXT`, which most papers describe, and `BLOCK_OF_5`, which some of them run.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ SUPERCLASS_NEXT = _next_in_superclass()
 BLOCK_OF_5 = tuple(5 * (fine // 5) + (fine % 5 + 1) % 5 for fine in range(100))
 """CIFAR-100: the next class of the same block of five labels, round to the first (`block-of-5`).
 
-The map in the code of CT, UNICON and CrossSplit. It was written for labels sorted by superclass. Those of CIFAR-100 are alphabetical, so only 6 of its 100 arrows stay
-inside a superclass.
+The map in the code of CT, UNICON and CrossSplit. It was written for labels sorted by superclass. Those of CIFAR-100 are
+alphabetical, so only 6 of its 100 arrows stay inside a superclass.
 """
 
 

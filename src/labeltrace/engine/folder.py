@@ -55,9 +55,15 @@ class RunFolder:
         return folder
 
     def _is_run(self) -> bool:
-        """Whether a run of ours wrote this folder: many programs keep a config.yaml, and none of theirs is deleted."""
+        """Whether a run of ours wrote this folder and nothing else is in it: nobody else's files are deleted.
+
+        Many programs keep a config.yaml. Without one, what a run leaves when it is killed before it began.
+        """
+        ours = {path.name for path in vars(self).values() if path.parent == self.path} | {"checkpoints"}
+        if any(entry.name not in ours and not entry.name.endswith(".tmp") for entry in self.path.iterdir()):
+            return False
         if not self.config.exists():
-            return self.lock.exists()
+            return self.lock.exists() and not self.last.exists() and not self.metrics.exists()
         try:
             keys = set(read_yaml(self.config))
         except InputError:

@@ -96,11 +96,17 @@ def _read(path: Path) -> dict[str, Tensor]:
     for candidate in candidates:
         if _is_state(candidate):
             return dict(candidate)
-    found = f"keys {', '.join(map(str, list(content)[:SHOWN]))}" if isinstance(content, Mapping) else "no mapping"
     raise InputError(
-        f"no weights in {path}: found {found or 'nothing'}; expected names with tensors, bare or under "
+        f"no weights in {path}: found {_kind(content)}; expected names with tensors, bare or under "
         f"{' or '.join(map(repr, WRAPPERS))}"
     )
+
+
+def _kind(content: object) -> str:
+    """Say in words what a file without weights holds."""
+    if not isinstance(content, Mapping):
+        return f"a {type(content).__name__}"
+    return f"keys {_first(map(str, content))}" if content else "an empty mapping"
 
 
 def _is_state(candidate: object) -> bool:
@@ -138,9 +144,10 @@ def _left_out(classifier: list[str], own: Mapping[str, Tensor], given: Mapping[s
     return classifier if same_input and len(was) == 1 and was != now else []
 
 
-def _listing(what: str, names: Iterable[str]) -> str:
+def _listing(what: str, names: list[str]) -> str:
+    return f"{len(names)} {what} ({_first(names)})" if names else ""
+
+
+def _first(names: Iterable[str]) -> str:
     names = list(names)
-    if not names:
-        return ""
-    more = ", …" if len(names) > SHOWN else ""
-    return f"{len(names)} {what} ({', '.join(names[:SHOWN])}{more})"
+    return ", ".join([*names[:SHOWN], "…"] if len(names) > SHOWN else names)
