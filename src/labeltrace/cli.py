@@ -239,11 +239,13 @@ def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
 
 
 def _run_name(config: Any) -> str:
-    parts = [config.data]
-    if config.noise:
-        parts.append(f"{config.noise}{config.rate:g}")
-    parts.append(config.learner + (f"+{config.controller}" if config.controller else ""))
-    return "-".join([*parts, f"s{config.seed}"])
+    """A folder name that says what is run, e.g. digits-symmetric0.4-rolr+trace-s0."""
+    from labeltrace.engine.plan import DEFAULT_CONTROLLER
+    from labeltrace.learners import learners
+
+    controller = config.controller or (DEFAULT_CONTROLLER if learners[config.learner].refurbishes else None)
+    noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
+    return "-".join([config.data, *noise, config.learner + (f"+{controller}" if controller else ""), f"s{config.seed}"])
 
 
 class _resumable:

@@ -147,6 +147,20 @@ def test_a_set_of_mostly_one_class_is_no_error_of_order():
     assert score(nn.Linear(6, 2), [(torch.randn(160, 6), labels)], SETTINGS).clean.shape == (160,)
 
 
+def test_features_of_one_stage_are_refused():
+    class OneStage(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.layer(x), (x,)
+
+    _, inputs, labels = problem()
+    with pytest.raises(ValueError, match=r"outputs\[0\]: features of 1 stage"):
+        score(OneStage(), [(inputs, labels)], SETTINGS)
+
+
 def test_a_learners_own_pseudo_target():
     networks, inputs, labels = problem()
     scoring = ScorePass(SETTINGS, pseudo=lambda p: p[0])

@@ -19,6 +19,7 @@ from labeltrace.models import build_model, default_model, models
 from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
+DEFAULT_CONTROLLER = "trace"  # of a learner that takes one; see docs/decisions.md
 IN_MEMORY = "memory:"  # in config.yaml, before the name of data that was passed from Python
 OWN = "own"  # in config.yaml, the model of a run whose network was passed from Python
 
@@ -108,7 +109,7 @@ def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
         if config.controller is not None or config.trace:
             raise InputError(f"{learner.name} has no refurbishment step, so it takes no controller; leave it out")
         return None
-    name = config.controller or "trace"
+    name = config.controller or DEFAULT_CONTROLLER
     if config.trace and name != "trace":
         raise InputError(f"trace: settings of TRACE given, but the controller is {name!r}; say controller: trace")
     return name

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from labeltrace import __version__
 from labeltrace.control import Controller
-from labeltrace.data import save_noise
+from labeltrace.data import Dataset, save_noise
 from labeltrace.data.noise import label_hash
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.config import RunConfig, dump_config, load_config
@@ -87,7 +87,7 @@ def train(
     config: RunConfig,
     out: Path,
     *,
-    dataset: Any = None,
+    dataset: Dataset | None = None,
     make_network: Callable[[], nn.Module] | None = None,
     resume: bool = False,
     overwrite: bool = False,

@@ -100,7 +100,13 @@ class ScorePass:
         if members > 1:
             votes = probabilities.argmax(2)
             self._columns["agree"].append((votes[0] == votes[1])[None])
-        if all(len(output[1]) >= 2 for output in outputs):
+        stages = [len(output[1]) for output in outputs]
+        if 1 in stages:
+            raise ValueError(
+                f"outputs[{stages.index(1)}]: features of 1 stage, expected at least 2 (drift is a change between stages), "
+                "or none to be scored without structure"
+            )
+        if all(stages):
             self._group([[pool(work(f), self.settings.pooling) for f in output[1]] for output in outputs])
 
     @torch.no_grad()
