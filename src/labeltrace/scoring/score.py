@@ -103,7 +103,7 @@ class ScorePass:
         stages = [len(output[1]) for output in outputs]
         if 1 in stages:
             raise ValueError(
-                f"outputs[{stages.index(1)}]: features of 1 stage, expected 2 or more (drift is a change between them), "
+                f"outputs[{stages.index(1)}]: features of 1 stage, expected 2 or more (drift is a change), "
                 "or none to be scored without structure"
             )
         if all(stages):
