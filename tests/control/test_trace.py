@@ -305,11 +305,12 @@ def test_compiles_whole():
 
 
 @pytest.mark.gpu
-def test_on_cuda_without_a_synchronisation():
+@pytest.mark.parametrize("captured", [False, True])
+def test_on_cuda_without_a_synchronisation(captured):
     e = random_evidence(epoch=60)
     wanted = Trace()(e)
     on_device = [v.cuda() for v in (e.observed, e.pseudo, e.clean, *e.votes, e.structure)]
-    epoch, logits = torch.tensor(60).cuda(), torch.randn(12, 5).cuda()
+    epoch, logits = torch.tensor(60).cuda() if captured else 60, torch.randn(12, 5).cuda()
     torch.cuda.set_sync_debug_mode("error")
     try:
         observed, pseudo, clean, p1, p2, structure = on_device

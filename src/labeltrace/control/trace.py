@@ -256,8 +256,11 @@ class Trace(Controller):
         s_obs = observed_reliability(clean, structure if config.structure else None, gate, config.alpha, beta)
         s_pseudo = torch.ones_like(clean)
         if config.pseudo_gate:
-            gate_open = torch.as_tensor(epoch >= config.gate_start, device=clean.device)
-            s_pseudo = torch.where(gate_open, work(confidence).clamp(max=1) ** config.rho, s_pseudo)
+            score, is_open = work(confidence).clamp(max=1) ** config.rho, epoch >= config.gate_start
+            if isinstance(is_open, Tensor):
+                s_pseudo = torch.where(is_open, score, s_pseudo)
+            elif is_open:
+                s_pseudo = score
         return s_obs, s_pseudo
 
     def weigh(self, a: Tensor, b: Tensor) -> Tensor:
