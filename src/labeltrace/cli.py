@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -60,6 +61,11 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
+def _talk(quiet: bool) -> Console:
+    """The console for what is said on the way; stdout is for results."""
+    return Console(stderr=True, quiet=quiet, markup=False, highlight=False)
+
+
 def _stop(*_: object) -> None:
     """SIGTERM (a scheduler ending the job) is treated as Ctrl-C."""
     raise KeyboardInterrupt
@@ -98,13 +104,14 @@ def demo(
     import time
 
     from labeltrace import demo as the
+    from labeltrace.data import load_noise
     from labeltrace.engine import RunFolder
     from labeltrace.grid import run_all
     from labeltrace.progress import Bars
 
     started = time.perf_counter()
     configs = the.demo_configs(rate, seed, epochs)
-    talk = Console(stderr=True, quiet=as_json, markup=False, highlight=False)
+    talk = _talk(as_json)
     talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs with the same labels and seed")
     with Bars(talk) as bars:
         run_all(configs, out, bars, jobs)
@@ -112,12 +119,13 @@ def demo(
     if as_json:
         _print_json(found)
         return
-    console.print(_noise_line(out / next(iter(configs))), soft_wrap=True)
+    _, record = load_noise(RunFolder(out / next(iter(configs))).noise)
+    console.print(record.describe(), soft_wrap=True)
     console.print(the.demo_table(found))
     console.print(f"{time.perf_counter() - started:.0f} s. Wrong labels found are those not marked keep. Written:")
     console.print(f"  {picture}  a dozen samples: label, suggestion, a, b, keep / relabel / review", soft_wrap=True)
     for name in reversed(configs):
-        console.print(f"  {out / name}/  {_files(RunFolder(out / name).path)}", soft_wrap=True)
+        console.print(f"  {out / name}/  {_files(out / name)}", soft_wrap=True)
 
 
 @app.command()
@@ -173,7 +181,7 @@ def train(
 
     run_config = load_config(config, overrides)
     folder = resume or out or Path("runs") / _run_name(run_config)
-    talk = Console(stderr=True, quiet=as_json, markup=False, highlight=False)
+    talk = _talk(as_json)
     with _resumable(), Bars(talk) as bars:
         trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
     plan, found = trained.plan, figures(folder)
@@ -182,7 +190,7 @@ def train(
         _print_json({"run": str(folder), "noise": noise_record, "figures": found})
         return
     if plan.noise is not None:
-        console.print(_noise_line(folder), soft_wrap=True)
+        console.print(plan.noise.describe(), soft_wrap=True)
     if plan.dataset.test is None:
         console.print("no test set: no accuracy is reported, and there is no best.ckpt")
     for name, value in found.items():
@@ -258,24 +266,10 @@ class _resumable:
         from labeltrace.engine import Diverged, Interrupted
 
         if isinstance(error, Interrupted):
-            command = f"labeltrace train --resume {_quoted(error.folder)}"
+            command = f"labeltrace train --resume {shlex.quote(str(error.folder))}"
             raise typer.Exit(_complain(f"stopped after {error.epoch} epochs, all saved. Go on with: {command}", 130))
         if isinstance(error, Diverged):
             raise typer.Exit(_complain(str(error), 1))
-
-
-def _noise_line(folder: Path) -> str:
-    """The noise of a run in words: both rates and the hash, from the file it was saved in."""
-    from labeltrace.data import load_noise
-    from labeltrace.engine import RunFolder
-
-    return load_noise(RunFolder(folder).noise)[1].describe()
-
-
-def _quoted(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))
 
 
 def _files(folder: Path) -> str:

@@ -65,8 +65,7 @@ class Bars(Reporter):
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Move the bar on."""
-        if record.get("test_accuracy") is not None:
-            self._accuracy = f"test {record['test_accuracy']:.2%}"
+        self._accuracy = accuracy_of(record)
         self.show(self._name, self._epochs, record["epoch"] + 1, state_of(record))
 
     def note(self, message: str) -> None:
@@ -88,5 +87,9 @@ class Bars(Reporter):
 def state_of(record: Mapping[str, Any]) -> str:
     """Return loss and accuracy of a metrics record, for a bar."""
     loss = "" if record.get("loss") is None else f"loss {record['loss']:.3f}"
-    accuracy = "" if record.get("test_accuracy") is None else f"test {record['test_accuracy']:.2%}"
-    return f"{loss}  {accuracy}".strip()
+    return f"{loss}  {accuracy_of(record)}".strip()
+
+
+def accuracy_of(record: Mapping[str, Any]) -> str:
+    """Return the test accuracy of a metrics record, for a bar; nothing where there is no test set."""
+    return "" if record.get("test_accuracy") is None else f"test {record['test_accuracy']:.2%}"

@@ -153,7 +153,7 @@ def pseudo_reliability(pseudo: Tensor, rho: float) -> Tensor:
     check_distribution("pseudo", pseudo)
     if rho < 1:
         raise ValueError(f"rho: {rho}, expected ≥ 1")
-    return work(pseudo).amax(1).clamp(max=1) ** rho
+    return _confidence_score(work(pseudo).amax(1), rho)
 
 
 def supervise(
@@ -221,9 +221,8 @@ class Trace(Controller):
         """Judge both sources, then build target and weight."""
         config, epoch = self.config, evidence.epoch
         first_epoch = min(config.start, config.gate_start)
-        before = self._coupled(evidence)
         if not isinstance(epoch, Tensor) and epoch < first_epoch:
-            return before
+            return self._coupled(evidence)
         votes = evidence.votes
         s_obs, s_pseudo = self.reliabilities(
             evidence.clean,
@@ -237,7 +236,7 @@ class Trace(Controller):
             after = replace(after, weight=torch.ones_like(after.weight))
         if not isinstance(epoch, Tensor):
             return after
-        pairs = zip(_fields(before), _fields(after), strict=True)
+        pairs = zip(_fields(self._coupled(evidence)), _fields(after), strict=True)
         return Supervision(*(torch.where(epoch < first_epoch, early, late) for early, late in pairs))
 
     def reliabilities(
@@ -256,7 +255,7 @@ class Trace(Controller):
         s_obs = observed_reliability(clean, structure if config.structure else None, gate, config.alpha, beta)
         s_pseudo = torch.ones_like(clean)
         if config.pseudo_gate:
-            score, is_open = work(confidence).clamp(max=1) ** config.rho, epoch >= config.gate_start
+            score, is_open = _confidence_score(work(confidence), config.rho), epoch >= config.gate_start
             if isinstance(is_open, Tensor):
                 s_pseudo = torch.where(is_open, score, s_pseudo)
             elif is_open:
@@ -285,6 +284,10 @@ def _gate(agree: Tensor, disagreement: float, like: Tensor) -> Tensor:
     if not 0 < disagreement <= 1:
         raise ValueError(f"disagreement: {disagreement}, expected 0 < disagreement ≤ 1")
     return torch.ones_like(agree, dtype=like.dtype).masked_fill(~agree, disagreement)
+
+
+def _confidence_score(confidence: Tensor, rho: float) -> Tensor:
+    return confidence.clamp(max=1) ** rho  # a sum of rounded probabilities may pass 1
 
 
 def _normalised(strength: Tensor, w_min: float) -> Tensor:

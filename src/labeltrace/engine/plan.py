@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from labeltrace.control import Controller, Coupled, Trace, TraceConfig
@@ -79,7 +80,8 @@ def plan(
     shape, classes = dataset.input_shape, dataset.num_classes
     model = OWN if make_network is not None else config.model or default_model(shape)
     if make_network is None:
-        build_model(model, classes, shape, trace.pooling)  # a misfit shows now, before anything is written
+        with torch.device("meta"):  # a misfit shows now, before anything is written, and without filling the weights
+            build_model(model, classes, shape, trace.pooling)
 
         def make_network() -> nn.Module:
             return build_model(model, classes, shape, trace.pooling)

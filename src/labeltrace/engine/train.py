@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from labeltrace import __version__
@@ -116,24 +117,24 @@ def train(
             where = config.model_dump(include={"device", "precision"}, exclude_unset=True)
             planned = plan(load_config(folder.config, where), dataset, make_network)
             _same_labels(folder, planned)
+            fabric = make_fabric(planned.config)
         else:
             planned = plan(config, dataset, make_network)
-            make_fabric(planned.config)  # a device that is not there shows now
+            fabric = make_fabric(planned.config)  # a device that is not there shows now
             if planned.config.tensorboard:
                 writer_type()
             folder = RunFolder.create(out, overwrite=overwrite)
         with folder.locked():
             folder.clear_leftovers()
-            return _Run(folder, planned, reporter or Reporter()).train(resume)
+            return _Run(folder, planned, fabric, reporter or Reporter()).train(resume)
 
 
 class _Run:
     """The moving parts of one run."""
 
-    def __init__(self, folder: RunFolder, planned: Plan, reporter: Reporter) -> None:
+    def __init__(self, folder: RunFolder, planned: Plan, fabric: Fabric, reporter: Reporter) -> None:
         config, settings, dataset = planned.config, planned.settings, planned.dataset
-        self.folder, self.plan, self.reporter = folder, planned, reporter
-        self.fabric = make_fabric(config)
+        self.folder, self.plan, self.fabric, self.reporter = folder, planned, fabric, reporter
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         for member in range(planned.learner.networks_needed):

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
 from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.preact_resnet import PreActBlock
 from labeltrace.models.resnet import conv3x3, make_stage
 
 STEM_WIDTH = 16
 GROUP_WIDTHS = (16, 32, 64)  # times the widening factor
 
 
-class WideBlock(nn.Module):
+class WideBlock(PreActBlock):
     """Pre-activation block: `a = relu(bn(x))`, output `conv(relu(bn(conv(a)))) + shortcut`.
 
     The shortcut is x, or a 1x1 convolution of a where the shape changes: [B, D, H, W] → [B, D', H/stride, W/stride].
@@ -33,21 +34,11 @@ class WideBlock(nn.Module):
     torch.Size([2, 8, 3, 3])
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
-        super().__init__()
-        self.bn1 = nn.BatchNorm2d(inputs)
-        self.conv1 = conv3x3(inputs, outputs, stride)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.conv2 = conv3x3(outputs, outputs)
-        self.shortcut: nn.Conv2d | None = None
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Conv2d(inputs, outputs, kernel_size=1, stride=stride, bias=False)
-
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
         active = torch.relu(self.bn1(x))
         out = self.conv2(torch.relu(self.bn2(self.conv1(active))))
-        return out + (x if self.shortcut is None else self.shortcut(active))
+        return out + (self.shortcut(active) if len(self.shortcut) else x)
 
 
 class WideResNet(nn.Module):
