@@ -10,6 +10,14 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Decoded images of tests go nowhere near the user's."""
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("LABELTRACE_CACHE", str(folder))
+    return folder
+
+
 def pytest_collection_modifyitems(items):
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="no CUDA device here")

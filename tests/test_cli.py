@@ -14,6 +14,7 @@ import toy
 from labeltrace import __version__, cli
 from labeltrace.audit import read_samples
 from labeltrace.catalogue import catalogue
+from labeltrace.commands.list import KINDS
 from labeltrace.data import load_noise
 from labeltrace.engine import Diverged, Interrupted, RunConfig, load_config, train
 from labeltrace.errors import InputError
@@ -42,7 +43,7 @@ def test_version(command):
     assert command("--version") == (0, f"labeltrace {__version__}\n", "")
 
 
-@pytest.mark.parametrize("kind", [None, *cli.KINDS])
+@pytest.mark.parametrize("kind", [None, *KINDS])
 def test_list_names_everything(command, kind):
     code, out, err = command("list", *([kind] if kind else []))
     assert (code, err) == (0, "")
@@ -53,23 +54,30 @@ def test_list_names_everything(command, kind):
             assert name not in out.split()
 
 
-@pytest.mark.parametrize("kind", [None, *cli.KINDS])
+@pytest.mark.parametrize("kind", [None, *KINDS])
 def test_list_as_json(command, kind):
     code, out, err = command("list", "--json", *([kind] if kind else []))
     assert (code, err) == (0, "")
     assert json.loads(out) == {name: rows for name, rows in catalogue().items() if kind in (None, name)}
 
 
-COMMANDS = list(typer.main.get_command(cli.app).commands)
+COMMANDS = typer.main.get_command(cli.app).commands
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_has_an_example_that_could_be_typed(command, name):
-    code, out, err = command(name, "--help")
+def leaves(commands, *before):
+    """Every command that does something, by its words."""
+    for name, found in commands.items():
+        nested = getattr(found, "commands", None)
+        yield from leaves(nested, *before, name) if nested else [((*before, name), found)]
+
+
+@pytest.mark.parametrize(("words", "found"), list(leaves(COMMANDS)), ids=lambda value: str(value))
+def test_help_has_an_example_that_could_be_typed(command, words, found):
+    code, out, err = command(*words, "--help")
     assert (code, err) == (0, "")
-    example = re.search(rf"Example: (labeltrace {name} .*?)\n\n", out, re.DOTALL)[1]
+    example = re.search(rf"Example: (labeltrace {' '.join(words)} .*?)\n\n", out, re.DOTALL)[1]
     flags = {word for word in shlex.split(example) if word.startswith("--")}
-    known = {flag for parameter in typer.main.get_command(cli.app).commands[name].params for flag in parameter.opts}
+    known = {flag for parameter in found.params for flag in parameter.opts}
     assert flags <= known
 
 

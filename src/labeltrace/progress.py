@@ -28,7 +28,7 @@ class Bars(Reporter):
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total} epochs"),
+            TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
             TextColumn("{task.fields[state]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -49,6 +49,10 @@ class Bars(Reporter):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.progress.__exit__(kind, error, trace)
+
+    def reading(self, done: int, total: int) -> None:
+        """Show how far the reading of image files is."""
+        self.show("reading", total, done, "each image is decoded once" if done < total else "done", unit="images")
 
     def start(self, name: str, epochs: int, done: int) -> None:
         """Add the run's bar."""
@@ -72,16 +76,16 @@ class Bars(Reporter):
         """Print above the bars."""
         self.console.print(message, soft_wrap=True, markup=False, highlight=False)
 
-    def show(self, name: str, epochs: int, done: int, state: str) -> None:
+    def show(self, name: str, total: int, done: int, state: str, unit: str = "epochs") -> None:
         """Set the bar of a run, which is added when it is new."""
         if name not in self._tasks:
-            self._tasks[name] = self.progress.add_task(name, total=epochs, completed=done, state=state)
+            self._tasks[name] = self.progress.add_task(name, total=total, completed=done, state=state, unit=unit)
             self._said[name] = time.monotonic()
         self.progress.update(self._tasks[name], completed=done, state=state)
         due = time.monotonic() - self._said[name] > LINE_EVERY
-        if not self.console.is_terminal and state and (due or done == epochs):
+        if not self.console.is_terminal and state and (due or (done == total and unit == "epochs")):
             self._said[name] = time.monotonic()
-            self.console.print(f"{name}: epoch {done}/{epochs}  {state}")
+            self.console.print(f"{name}: {unit.removesuffix('s')} {done}/{total}  {state}")
 
 
 def state_of(record: Mapping[str, Any]) -> str:

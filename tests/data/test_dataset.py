@@ -17,9 +17,10 @@ from labeltrace.data.dataset import (
     DatasetError,
     Split,
     datasets,
-    load_dataset,
     stratified,
 )
+from labeltrace.data.load import load_dataset
+from labeltrace.data.options import ReadOptions
 from labeltrace.data.views import FeatureViews, ImageViews
 from labeltrace.errors import InputError
 
@@ -328,7 +329,7 @@ def test_labels_that_are_refused(labels: Any, options: dict[str, Any], message: 
 def test_datasets_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Path | None, int]] = []
 
-    def load(root: Path | None, seed: int) -> Dataset:
+    def load(root: Path | None, seed: int, read: ReadOptions) -> Dataset:
         seen.append((root, seed))
         return tiny([0, 1])
 

@@ -5,7 +5,6 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltrace.data import noise as noise_module
+from labeltrace.data import noise_make  # noqa: F401  (registers the kinds that need inputs)
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
 from labeltrace.data.noise import (
@@ -21,10 +20,8 @@ from labeltrace.data.noise import (
     add_noise,
     flip_count,
     label_hash,
-    load_noise,
     noises,
     pair,
-    save_noise,
     symmetric,
     symmetric_exact,
     symmetric_inclusive,
@@ -266,6 +263,10 @@ def test_bad_pair_maps(pair_map: tuple[int, ...], message: str) -> None:
         ("symmetric-inclusive", None, "inclusive"),
         ("pair", None, "pairflip"),
         ("pair", CIFAR10_MAP, "per-class exact"),
+        ("asymmetric", CIFAR10_MAP, "transition matrix"),
+        ("asymmetric-global", CIFAR10_MAP, "global exact"),
+        ("instance", None, "pdn raw per-class"),
+        ("instance-standardised", None, "pdn standardised per-class"),
     ],
 )
 def test_add_noise(kind: str, pair_map: tuple[int, ...] | None, convention: str) -> None:
@@ -277,7 +278,12 @@ def test_add_noise(kind: str, pair_map: tuple[int, ...] | None, convention: str)
     assert (data.train.labels.numpy() == clean).all() and data.train.truth is None
     assert noisy.train.inputs is data.train.inputs
     actual = (observed != clean).mean()
-    assert record == NoiseRecord(kind, convention, 0.4, actual, 7, label_hash(observed), 1000, 10)
+    names = tuple(map(str, range(10)))
+    assert record == NoiseRecord.of(kind, convention, 0.4, 7, clean, observed, names)
+    assert record.to_dict() == {
+        "kind": kind, "convention": convention, "nominal": 0.4, "actual": actual, "seed": 7,
+        "sha256": label_hash(observed), "count": 1000, "num_classes": 10, "clean_sha256": label_hash(clean),
+    }  # fmt: skip
     assert 0.1 < actual < 0.5
     assert add_noise(data, kind, 0.4, seed=7)[1] == record
     assert json.loads(json.dumps(record.to_dict())) == record.to_dict()
@@ -289,12 +295,61 @@ def test_the_registry_holds_these_kinds() -> None:
         "symmetric-exact",
         "symmetric-inclusive",
         "pair",
+        "asymmetric",
+        "asymmetric-global",
         "superclass",
         "block5",
         "instance",
+        "instance-standardised",
+        "transition",
+        "instance-idn",
+        "open-set",
     ]
     with pytest.raises(InputError, match="unknown noise 'symetric': did you mean 'symmetric'"):
         add_noise(dataset(np.arange(10)), "symetric", 0.1, 0)
+
+
+@pytest.mark.parametrize("kind", ["asymmetric", "asymmetric-global"])
+def test_asymmetric_noise_needs_a_map(kind: str) -> None:
+    with pytest.raises(InputError, match=rf"{kind} noise needs .* \(pair_map\), and toy does not say; use 'pair'"):
+        add_noise(dataset(np.arange(10)), kind, 0.4, 0)
+
+
+RATES = {  # of wrong labels among the drawn ones, and whether the number drawn is exact
+    "symmetric": (1.0, False),
+    "symmetric-exact": (1.0, True),
+    "symmetric-inclusive": (0.9, True),
+    "pair": (0.5, True),
+    "asymmetric": (0.5, False),
+    "asymmetric-global": (0.5, True),
+}
+
+
+@pytest.mark.parametrize("kind", RATES)
+@pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
+def test_rates_by_name_on_the_real_cifar10_labels(kind: str, rate: float, cifar10_labels: np.ndarray) -> None:
+    data = dataset(cifar10_labels, CIFAR10_MAP)
+    share, exact = RATES[kind]
+    # of N independent samples, or of rate · N drawn ones of which a share changes
+    spread = math.sqrt(rate * share * (1 - share if exact else 1 - rate * share) / 50_000)
+    for seed in (0, 42, 1027):
+        record = add_noise(data, kind, rate, seed)[1]
+        assert abs(record.actual - rate * share) <= 4.5 * spread
+        assert (record.count, record.num_classes, record.nominal) == (50_000, 10, rate)
+        assert record.transitions.class_counts().tolist() == [5000] * 10
+        assert record.flipped == record.transitions.wrong_counts().sum()
+        if kind in ("symmetric-exact", "pair"):
+            assert record.actual == rate * share
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4])
+def test_mean_rate_of_instance_noise_on_the_real_cifar10_labels(rate: float, cifar10_labels: np.ndarray) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50_000, 2, 2), dtype=np.uint8)
+    data = from_arrays(pixels, cifar10_labels)
+    expected = {0.2: 0.20552, 0.4: 0.40001}[rate]  # the mean of the truncated normal
+    for kind in ("instance", "instance-standardised"):
+        actual = add_noise(data, kind, rate, 1027)[1].actual
+        assert abs(actual - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 50_000)
 
 
 def test_describe_reports_both_rates() -> None:
@@ -317,77 +372,3 @@ def test_label_hash_is_that_of_little_endian_int64() -> None:
     expected = hashlib.sha256(struct.pack("<4q", *labels)).hexdigest()
     for form in (labels, np.array(labels, np.uint8), np.array(labels, ">i4"), torch.tensor(labels)):
         assert label_hash(form) == expected
-
-
-# The file
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> tuple[Path, np.ndarray, NoiseRecord]:
-    noisy, record = add_noise(dataset(np.arange(100) % 10), "symmetric", 0.3, seed=1)
-    path = tmp_path / "noise" / "symmetric-0.3-1.npz"
-    save_noise(path, noisy.train.labels, record)
-    return path, noisy.train.labels.numpy(), record
-
-
-def test_a_file_gives_back_what_was_saved(saved: tuple[Path, np.ndarray, NoiseRecord]) -> None:
-    path, labels, record = saved
-    read, read_record = load_noise(path, count=100)
-    assert (read == labels).all() and read.dtype == np.int64 and read_record == record
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-
-def test_a_file_for_another_dataset_is_refused(saved: tuple[Path, np.ndarray, NoiseRecord]) -> None:
-    with pytest.raises(InputError, match="has 100 labels but the dataset has 50,000 training samples"):
-        load_noise(saved[0], count=50_000)
-
-
-def test_changed_labels_are_refused(saved: tuple[Path, np.ndarray, NoiseRecord]) -> None:
-    path, labels, record = saved
-    other = labels.copy()
-    other[5] = (other[5] + 1) % 10
-    with pytest.raises(InputError, match=f"labels to save: sha256 {record.sha256[:12]} in the record"):
-        save_noise(path, other, record)
-    np.savez(path, labels=other, record=np.array(json.dumps(record.to_dict())))
-    with pytest.raises(InputError, match=r"symmetric-0.3-1.npz: sha256 .* found; labels were changed"):
-        load_noise(path)
-    np.savez(path, labels=labels[:99], record=np.array(json.dumps(record.to_dict())))
-    with pytest.raises(InputError, match=r"100 labels in the record, shape \[99\] found"):
-        load_noise(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a zip", None], ids=["empty", "text", "truncated"])
-def test_a_damaged_file_is_refused(saved: tuple[Path, np.ndarray, NoiseRecord], content: bytes | None) -> None:
-    path = saved[0]
-    path.write_bytes(path.read_bytes()[:200] if content is None else content)
-    with pytest.raises(InputError, match="cannot be read"):
-        load_noise(path)
-
-
-def test_a_file_without_its_record_is_refused(tmp_path: Path) -> None:
-    for record in ({}, {"record": np.array("{}")}, {"record": np.array("[1]")}, {"record": np.array(3)}):
-        np.savez(tmp_path / "x.npz", labels=np.arange(3), **record)
-        with pytest.raises(InputError, match="cannot be read"):
-            load_noise(tmp_path / "x.npz")
-
-
-def test_objects_are_never_unpickled(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", labels=np.array([object], dtype=object), record=np.array("{}"))
-    with pytest.raises(InputError, match="cannot be read"):
-        load_noise(tmp_path / "x.npz")
-
-
-def test_an_interrupted_write_leaves_the_old_file(
-    saved: tuple[Path, np.ndarray, NoiseRecord], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, labels, record = saved
-
-    def half(file: object, **_: object) -> None:
-        file.write(b"half")  # type: ignore[attr-defined]
-        raise OSError("disk full")
-
-    monkeypatch.setattr(noise_module.np, "savez", half)
-    with pytest.raises(OSError, match="disk full"):
-        save_noise(path, labels, record)
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    assert (load_noise(path)[0] == labels).all()

@@ -15,8 +15,12 @@ from torch import Tensor
 from labeltrace.data import views as module
 from labeltrace.data.draws import Draws
 from labeltrace.data.views import FeatureViews, ImageViews, Views, crop_flip, cutout, normalise
+from labeltrace.data.windows import centre_window, random_window, resized_window
+from labeltrace.errors import InputError
 
 CIFAR = ImageViews(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+WINDOW = replace(CIFAR, size=12)
+RESIZED = replace(CIFAR, size=12, scale=(0.2, 1.0))
 COLOUR = (125, 123, 114)
 
 
@@ -107,6 +111,52 @@ def test_strong_is_augment_then_cutout_then_crop() -> None:
     assert not painted(4).all()
 
 
+@pytest.mark.parametrize("views", [WINDOW, RESIZED], ids=["window", "resized"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_views_of_large_images(views: ImageViews, channels: int) -> None:
+    if channels == 1:
+        views = replace(views, mean=(0.5,), std=(0.25,))
+    images, draws = noise(8, channels, 20, 16), draws_of(8)
+    whole = replace(views, size=None, scale=None)
+    assert torch.equal(views.plain(images), whole.plain(centre_window(images, 12)))
+    crop = draws.fork(2)
+    if views.scale is None:
+        window = random_window(images, crop, 12, flip=True)
+    else:
+        window = resized_window(images, crop, 12, views.scale, flip=True)
+    assert torch.equal(views.weak(images, draws), whole.plain(window))
+    for view in (views.plain(images), views.weak(images, draws), views.strong(images, draws)):
+        assert (view.shape, view.dtype) == ((8, channels, 12, 12), torch.float32)
+    still = replace(views, rounds=0, cutout=0.0)
+    assert torch.equal(still.strong(images, draws), views.weak(images, draws))
+    assert torch.equal(replace(views, padding=0).strong(images, draws), views.strong(images, draws))
+    assert not torch.equal(replace(views, flip=False).weak(images, draws), views.weak(images, draws))
+
+
+@pytest.mark.parametrize("views", [WINDOW, RESIZED], ids=["window", "resized"])
+def test_strong_cuts_the_window_last(views: ImageViews) -> None:
+    # Were the window first, the square would always be in it.
+    images, square = torch.zeros(600, 3, 36, 36, dtype=torch.uint8), torch.tensor(COLOUR).view(3, 1, 1)
+    views = replace(views, mean=(0.0,) * 3, std=(1 / 255,) * 3, rounds=0)
+    painted = (views.strong(images, draws_of(600)).round() == square).all(1).flatten(1).any(1)
+    assert painted.any()
+    assert not painted.all()
+
+
+@pytest.mark.parametrize("views", [CIFAR, WINDOW, RESIZED], ids=["whole", "window", "resized"])
+def test_views_are_determined_by_their_draws_alone(views: ImageViews) -> None:
+    images = noise(8, 3, 16, 16)
+    first = views.strong(images, draws_of(8))
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        again = views.strong(images, draws_of(8))
+    assert torch.equal(first, again)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not first.requires_grad
+    assert not torch.equal(first, views.strong(images, draws_of(8, seed=1)))
+
+
 def test_parts_draw_from_their_own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     streams: list[Tensor] = []
     uniform = Draws.uniform
@@ -117,24 +167,32 @@ def test_parts_draw_from_their_own_streams(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Draws, "uniform", record)
     draws = draws_of(5)
-    CIFAR.strong(noise(5, 3, 8, 8), draws)
-    assert len(streams) == 3
-    assert len(torch.cat([draws.keys, *streams]).unique()) == 20
+    for views in (CIFAR, WINDOW, RESIZED):
+        streams.clear()
+        views.strong(noise(5, 3, 12, 12), draws)
+        assert len(streams) == 3
+        assert len(torch.cat([draws.keys, *streams]).unique()) == 20
 
 
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 1000), start=st.integers(0, 11), kind=st.sampled_from(["weak", "strong"]))
-def test_a_view_belongs_to_the_sample(seed: int, start: int, kind: str) -> None:
-    images, index = noise(12, 3, 10, 10), torch.arange(12)
-    whole = getattr(CIFAR, kind)(images, Draws.at(index, seed))
-    rest = getattr(CIFAR, kind)(images[start:], Draws.at(index[start:], seed))
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    start=st.integers(0, 11),
+    kind=st.sampled_from(["weak", "strong"]),
+    views=st.sampled_from([CIFAR, WINDOW, RESIZED]),
+)
+def test_a_view_belongs_to_the_sample(seed: int, start: int, kind: str, views: ImageViews) -> None:
+    images, index = noise(12, 3, 14, 14), torch.arange(12)
+    whole = getattr(views, kind)(images, Draws.at(index, seed))
+    rest = getattr(views, kind)(images[start:], Draws.at(index[start:], seed))
     assert torch.equal(rest, whole[start:])
 
 
 def test_views_do_not_touch_their_input() -> None:
-    images, features = noise(6, 3, 8, 8), torch.randn(6, 4)
+    images, features = noise(6, 3, 12, 12), torch.randn(6, 4)
     kept, rows = images.clone(), features.clone()
-    CIFAR.strong(images, draws_of(6))
+    for views in (CIFAR, WINDOW, RESIZED):
+        views.strong(images, draws_of(6))
     FeatureViews.from_features(features).strong(features, draws_of(6))
     assert torch.equal(images, kept)
     assert torch.equal(features, rows)
@@ -152,6 +210,7 @@ def test_from_images_equals_numpy(monkeypatch: pytest.MonkeyPatch, chunk: int) -
     assert found.mean == pytest.approx(levels.mean((0, 2, 3)))
     assert found.std == pytest.approx(std)
     assert (found.padding, found.flip, found.rounds, found.cutout) == (4, True, 3, 0.5)
+    assert (found.size, found.scale) == (None, None)
 
 
 def test_feature_views() -> None:
@@ -183,6 +242,18 @@ def test_mistakes_are_named() -> None:
         normalise(images, (0.5,) * 3, (0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="padding is -1"):
         replace(CIFAR, padding=-1)
+    with pytest.raises(InputError, match=r"scale is \(0\.1, 1\.0\) without a size: .* e\.g\. size=224"):
+        replace(CIFAR, scale=(0.1, 1.0))
+    with pytest.raises(InputError, match="size is 0; expected 1 or more"):
+        replace(CIFAR, size=0)
+    for scale in ((0.0, 1.0), (0.5, 0.2), (0.5, 1.5)):
+        with pytest.raises(InputError, match=r"expected shares of the area, 0 < low <= high <= 1"):
+            replace(CIFAR, size=8, scale=scale)
+    for view in (WINDOW.plain, lambda batch: RESIZED.weak(batch, draws_of(2))):
+        with pytest.raises(InputError, match="size is 12 and the images are 8x8: take a size of at most 8"):
+            view(images)
+    with pytest.raises(InputError, match=r"images is float32"):
+        RESIZED.plain(images.float())
     with pytest.raises(ValueError, match=r"images is float32"):
         CIFAR.weak(images.float(), draws_of(2))
     with pytest.raises(ValueError, match=r"images is float32"):
@@ -209,16 +280,28 @@ def test_compiled_strong_view_equals_eager() -> None:
     torch.testing.assert_close(compiled, strong(images, draws.keys), atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
+def test_compiled_resized_window_equals_eager() -> None:
+    images, draws = noise(64, 3, 32, 32), draws_of(64)
+
+    def weak(batch: Tensor, keys: Tensor) -> Tensor:
+        return RESIZED.weak(batch, Draws(keys))
+
+    compiled = torch.compile(weak, fullgraph=True)(images, draws.keys)
+    torch.testing.assert_close(compiled, weak(images, draws.keys), atol=1e-5, rtol=0)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_captured_strong_view_equals_cpu() -> None:
+@pytest.mark.parametrize("views", [CIFAR, WINDOW, RESIZED], ids=["whole", "window", "resized"])
+def test_captured_strong_view_equals_cpu(views: ImageViews) -> None:
     images, keys = noise(256, 3, 32, 32), draws_of(256).keys
     batch, stream = images.cuda(), keys.cuda()
-    CIFAR.strong(batch, Draws(stream))
+    views.strong(batch, Draws(stream))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = CIFAR.strong(batch, Draws(stream))
+        result = views.strong(batch, Draws(stream))
     for seed in (0, 1):
         stream.copy_(draws_of(256, seed).keys)
         graph.replay()
-        torch.testing.assert_close(result.cpu(), CIFAR.strong(images, draws_of(256, seed)), atol=1e-5, rtol=0)
+        torch.testing.assert_close(result.cpu(), views.strong(images, draws_of(256, seed)), atol=1e-5, rtol=0)

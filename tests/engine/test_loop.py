@@ -19,7 +19,7 @@ from labeltrace.scoring.score import mean_prediction
 N = 21
 
 
-def make_loop(data=None, *, seed=0, members=2, reporter=None):
+def make_loop(data=None, *, seed=0, members=2, reporter=None, **options):
     data = data or toy.blobs(count=N)
     fabric = Fabric(accelerator="cpu", devices=1)
     torch.manual_seed(0)
@@ -30,8 +30,9 @@ def make_loop(data=None, *, seed=0, members=2, reporter=None):
         networks.append(network)
         optimizers.append(optimizer)
     structure = TraceConfig(k=4, score_batch=8)
+    parts = data.train, data.test, data.views
     loop = EngineLoop(
-        fabric, networks, optimizers, data.train, data.views, seed, structure, mean_prediction, reporter or Reporter()
+        fabric, networks, optimizers, *parts, seed, structure, mean_prediction, reporter or Reporter(), **options
     )
     loop.begin(0)
     return loop
@@ -302,12 +303,12 @@ def test_weak_scores_differ_between_epochs_and_plain_ones_do_not(view, same):
     assert torch.equal(losses[0], losses[2])  # the view belongs to the epoch
 
 
-def test_logits_of_other_inputs_are_those_of_eval_mode():
+def test_logits_of_the_test_set_are_those_of_eval_mode():
     data = toy.blobs(count=N)
     loop = make_loop(data)
     loop.forward_batch = 10  # 24 samples in three parts
     watched(loop)
-    logits = loop.logits(data.test.inputs)
+    logits = loop.test_logits()
     assert logits.shape == (2, 24, 3)
     with torch.no_grad():
         expected = torch.stack([n.eval()(data.views.plain(data.test.inputs)).logits for n in loop.networks])
@@ -326,3 +327,39 @@ def test_a_run_seed_belongs_to_its_words_alone():
         seed = run_seed(*word)
         assert 0 <= seed < 2**63
         assert seeds.setdefault(seed, word) == word
+
+
+# An epoch of some samples
+
+
+def test_an_epoch_of_some_samples_draws_them_alike_from_all_classes_and_anew():
+    data = toy.blobs(count=60)
+    loop = make_loop(data, epoch_samples=12)
+    chosen = []
+    for epoch in range(4):
+        loop.begin(epoch)
+        seen = torch.cat([batch.index for batch in watched(loop, batch_size=6)])
+        assert sorted(seen.tolist()) == loop.chosen.tolist()
+        assert torch.bincount(data.train.labels[loop.chosen]).tolist() == [4, 4, 4]
+        chosen.append(tuple(loop.chosen.tolist()))
+    assert len(set(chosen)) == 4
+
+
+def test_scores_of_some_samples_stand_at_their_places():
+    data = toy.blobs(count=60)
+    loop = make_loop(data, epoch_samples=24)
+    scores, seen = loop.score(), loop.chosen
+    with torch.no_grad():
+        logits = loop.networks[0].eval()(data.views.plain(data.train.inputs)).logits
+    loss = F.cross_entropy(logits, data.train.labels, reduction="none")
+    assert torch.allclose(scores.loss[0, seen], loss[seen], atol=1e-5)
+    others = torch.ones(60, dtype=torch.bool)
+    others[seen] = False
+    for values in (scores.loss, scores.posterior, scores.drift, scores.clean, scores.structure):
+        assert torch.isfinite(values[..., seen]).all()
+        assert torch.isnan(values[..., others]).all()
+
+
+def test_an_epoch_of_more_samples_than_there_are_is_all_of_them():
+    loop = make_loop(toy.blobs(count=20), epoch_samples=50)
+    assert loop.chosen is None

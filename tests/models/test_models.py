@@ -16,7 +16,7 @@ from labeltrace.models.preact_resnet import PreActBlock
 from labeltrace.models.resnet import BasicBlock
 
 CLASSES = 7
-SHAPES = [(3, 8, 8), (20,)]  # one of them is tried with each model, so a new model needs no entry here
+SHAPES = [(3, 8, 8), (20,), (3, 75, 75)]  # the first that a model takes is tried, so a new model needs no entry here
 
 
 @functools.cache
@@ -141,9 +141,11 @@ def test_state_round_trip(name: str) -> None:
 @image_model
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_of_any_size(name: str, channels: int) -> None:
-    network = build_model(name, CLASSES, (channels, 8, 8)).eval()
+    side = shape_of(name)[1]
+    network = build_model(name, CLASSES, (channels, side, side)).eval()
+    sizes = ((side, side), (side + 20, side + 20), (side + 12, side + 4))
     with torch.no_grad():
-        outputs = [network(torch.randn(1, channels, *size)) for size in ((8, 8), (28, 28), (20, 12))]
+        outputs = [network(torch.randn(1, channels, *size)) for size in sizes]
     assert {tuple(feature.shape[1] for feature in output.features) for output in outputs} == {
         tuple(feature.shape[1] for feature in outputs[0].features)
     }
@@ -208,6 +210,7 @@ def test_mistakes_are_named() -> None:
         ((3, 64, 65), "resnet50_large"),
         ((1, 65, 20), "resnet50_large"),
         ((3, 224, 224), "resnet50_large"),
+        ((3, 299, 299), "resnet50_large"),
     ],
 )
 def test_default_model_takes_its_input(shape: tuple[int, ...], name: str) -> None:

@@ -116,6 +116,70 @@ def test_an_old_checkpoint_of_1000_classes_in_half_precision(path: Path) -> None
     assert torch.equal(other.layer4[2].conv3.weight, saved["layer4.2.conv3.weight"].float())
 
 
+def hollow(network: nn.Module, classes: int, classifier: str, called: str) -> State:
+    """A checkpoint with the names of `network` and constant values, of another classifier and a few bytes in a file."""
+    state: State = {}
+    for key, value in network.state_dict().items():
+        name = key.replace(f"{classifier}.", f"{called}.")
+        shape = (classes, *value.shape[1:]) if key.startswith(f"{classifier}.") else value.shape
+        state[name] = torch.full((1,), len(state) / 1024).expand(shape) if value.is_floating_point() else value
+    return state
+
+
+@pytest.mark.parametrize("called", ["last_linear", "classif"])  # Cadene's port, timm
+@pytest.mark.parametrize("classes", [1000, 1001])  # 1001: with a class for the background
+def test_inception_checkpoints_of_both_kinds(path: Path, called: str, classes: int) -> None:
+    other = build_model("inception_resnet_v2", 14, (3, 299, 299))
+    head = other.last_linear.weight.clone()
+    state = hollow(other, classes, "last_linear", called)
+    message = load_weights(other, save(state, path))
+    renamed = "" if called == "last_linear" else " (classif as last_linear)"
+    assert message == (
+        f"loaded {len(state) - 2} entries from {path}{renamed}; "
+        f"left out last_linear.weight, last_linear.bias: made for {classes} classes, the network has 14"
+    )
+    assert torch.equal(other.last_linear.weight, head)
+    for key in ("conv2d_1a.conv.weight", "repeat_1.19.branch1.2.bn.running_var", "conv2d_7b.bn.bias"):
+        assert torch.equal(other.state_dict()[key], state[key])
+
+
+@pytest.mark.parametrize("called", ["fc", "last_linear"])  # torchvision, Cadene's port
+def test_resnet50_checkpoints_of_both_kinds(path: Path, called: str) -> None:
+    other = build_model("resnet50_large", 14, (3, 224, 224))
+    state = hollow(other, 1000, "fc", called)
+    message = load_weights(other, save(state, path))
+    assert message.endswith("left out fc.weight, fc.bias: made for 1000 classes, the network has 14")
+    assert ("(last_linear as fc)" in message) == (called == "last_linear")
+    assert torch.equal(other.layer3[5].bn3.running_mean, state["layer3.5.bn3.running_mean"])
+
+
+def test_a_classifier_of_another_name_and_the_same_classes_is_loaded(path: Path) -> None:
+    saved, other = network(seed=0), network(seed=1)
+    state = {key.replace("fc.", "head."): value for key, value in saved.state_dict().items()}
+    assert load_weights(other, save(state, path)) == f"loaded {len(state)} entries from {path} (head as fc)"
+    assert same(snapshot(other), snapshot(saved))
+    staged = Staged(network(seed=2), ["layer1", "layer2"])
+    load_weights(staged, path)
+    assert same(snapshot(staged.module), snapshot(saved))
+
+
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [
+        (("head.weight", "classifier.bias"), "2 missing (fc.weight, fc.bias); 2 unexpected (head.weight, classifier"),
+        (("head.weight",), "2 missing (fc.weight, fc.bias); 1 unexpected (head.weight)"),
+        (("head.0.weight", "head.0.bias"), "2 unexpected (head.0.weight, head.0.bias)"),
+        (("fc.weight", "fc.bias", "head.weight", "head.bias"), "2 unexpected (head.weight, head.bias)"),
+        (("top.weight", "top.bias"), "2 unexpected (top.weight, top.bias)"),
+    ],
+)
+def test_a_classifier_is_renamed_only_where_it_is_plain_which(path: Path, names: tuple[str, ...], listed: str) -> None:
+    state = snapshot(network())
+    head = {"weight": state.pop("fc.weight"), "bias": state.pop("fc.bias")}
+    state |= {name: head[name.rpartition(".")[2]] for name in names}
+    assert listed in refused(network(seed=1), save(state, path))
+
+
 def test_a_network_without_a_linear_layer(path: Path) -> None:
     saved, other = nn.Conv2d(2, 3, 1), nn.Conv2d(2, 3, 1)
     torch.save(saved.state_dict(), path)

@@ -1,25 +1,42 @@
 """Datasets, label noise and views: what a run is trained on."""
 
-from labeltrace.data import cifar, cifar_n, digits, noise_instance, noise_maps  # noqa: F401  (importing registers)
+from labeltrace.data import cifar, cifar_n, digits, noise_instance, noise_make, noise_maps  # noqa: F401  (importing registers)
 from labeltrace.data.arrays import from_arrays
-from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets, load_dataset
+from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets
+from labeltrace.data.decode import BadImage
+from labeltrace.data.images import ImageFiles, Images
+from labeltrace.data.load import load_dataset
 from labeltrace.data.noise import add_noise, noises
+from labeltrace.data.noise_apply import apply_noise_file
+from labeltrace.data.noise_foreign import load_foreign
+from labeltrace.data.noise_make import make_noise
 from labeltrace.data.noise_record import NoiseRecord, load_noise, save_noise
+from labeltrace.data.options import ReadOptions
+from labeltrace.data.prepare import Skipped, prepare
 from labeltrace.data.views import FeatureViews, ImageViews, Views
 
 __all__ = [
+    "BadImage",
     "Dataset",
     "DatasetError",
     "FeatureViews",
+    "ImageFiles",
     "ImageViews",
+    "Images",
     "NoiseRecord",
+    "ReadOptions",
+    "Skipped",
     "Split",
     "Views",
     "add_noise",
+    "apply_noise_file",
     "datasets",
     "from_arrays",
     "load_dataset",
+    "load_foreign",
     "load_noise",
+    "make_noise",
     "noises",
+    "prepare",
     "save_noise",
 ]

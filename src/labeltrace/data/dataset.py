@@ -1,11 +1,13 @@
-"""Samples, their labels and what is known of the truth: the first box of the picture, resident in memory.
+"""Samples, their labels and what is known of the truth: the first box of the picture.
 
-Inputs are uint8 images [N, C, H, W] or float32 features [N, D]; nothing here depends on which benchmark they come from.
+Inputs are uint8 images [N, C, H, W] or float32 features [N, D] in memory, or images that are read when they are needed;
+nothing here depends on which benchmark they come from.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +17,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from labeltrace.data.images import Images
+from labeltrace.data.options import ReadOptions
 from labeltrace.data.views import Views
 from labeltrace.errors import InputError
 from labeltrace.registry import Registry
@@ -31,7 +35,7 @@ class Split:
     """Samples with their observed labels, and their true labels and names where these are known.
 
     Args:
-        inputs: uint8 images [N, C, H, W], grey (C = 1) or colour (C = 3), or float32 features [N, D].
+        inputs: uint8 images [N, C, H, W], grey (C = 1) or colour (C = 3), float32 features [N, D], or `Images` to read.
         labels: int64 [N], the observed labels, possibly wrong.
         truth: int64 [N], -1 where unknown; None when no true label is known.
         ids: one distinct name per sample; None means that its index is its name.
@@ -46,20 +50,16 @@ class Split:
     ('3', '1')
     """
 
-    inputs: Tensor
+    inputs: Tensor | Images
     labels: Tensor
     truth: Tensor | None = None
-    ids: tuple[str, ...] | None = None
+    ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        images = self.inputs.dtype == torch.uint8 and self.inputs.ndim == 4 and self.inputs.shape[1] in (1, 3)
-        if not images and (self.inputs.dtype != torch.float32 or self.inputs.ndim != 2):
-            raise DatasetError(
-                f"inputs are {_name(self.inputs)} {list(self.inputs.shape)}; "
-                "expected uint8 images [N, C, H, W] with C = 1 or 3, or float32 features [N, D]"
-            )
-        if not len(self) or not self.inputs.numel():
-            raise DatasetError(f"inputs are empty: shape {list(self.inputs.shape)}")
+        if isinstance(self.inputs, Tensor):
+            _check_inputs(self.inputs)
+        elif not len(self):
+            raise DatasetError("there are no images")
         for what, values in (("labels", self.labels), ("truth", self.truth)):
             if values is None:
                 continue
@@ -73,19 +73,13 @@ class Split:
             if len(set(self.ids)) != len(self):
                 twice = Counter(self.ids).most_common(1)[0][0]
                 raise DatasetError(f"id {twice!r} names more than one sample; ids must be distinct")
-        if self.inputs.is_floating_point():
-            bad = ~torch.isfinite(self.inputs).all(dim=1)
-            if bad.any():
-                raise DatasetError(
-                    f"features of {int(bad.sum())} of {len(self)} samples are NaN or infinite, the first at index "
-                    f"{int(bad.nonzero()[0])}; fill or drop them first"
-                )
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __repr__(self) -> str:
-        return f"Split({len(self)} samples, {_name(self.inputs)} {list(self.inputs.shape[1:])})"
+        kind = _name(self.inputs) if isinstance(self.inputs, Tensor) else "files"
+        return f"Split({len(self)} samples, {kind} {list(self.inputs.shape[1:])})"
 
     def id_of(self, index: int) -> str:
         """Return the name of the sample at `index`."""
@@ -93,8 +87,17 @@ class Split:
 
     def take(self, index: Tensor) -> Split:
         """Return the samples `index` [n] under the names they have here."""
+        inputs = self.inputs[index] if isinstance(self.inputs, Tensor) else self.inputs.take(index)
         truth = None if self.truth is None else self.truth[index]
-        return Split(self.inputs[index], self.labels[index], truth, tuple(self.id_of(i) for i in index.tolist()))
+        return Split(inputs, self.labels[index], truth, tuple(self.id_of(i) for i in index.tolist()))
+
+    def read(self, index: Sequence[int]) -> Tensor:
+        """Return the inputs of the samples `index` [n], read now where they are files.
+
+        >>> Split(torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64)).read([3, 0]).shape
+        torch.Size([2, 5])
+        """
+        return self.inputs[list(index)] if isinstance(self.inputs, Tensor) else self.inputs.read_all(index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,7 @@ class Dataset:
             raise DatasetError(f"{self.name}: classification needs two classes or more, found {list(self.classes)}")
         if len(set(self.classes)) != self.num_classes:
             raise DatasetError(f"{self.name}: class names repeat: {list(self.classes)}")
-        if self.test is not None and self.test.inputs.shape[1:] != self.train.inputs.shape[1:]:
+        if self.test is not None and tuple(self.test.inputs.shape[1:]) != tuple(self.train.inputs.shape[1:]):
             raise DatasetError(f"{self.name}: train is {self.train} but test is {self.test}; shapes must agree")
         for part, split in (("train", self.train), ("test", self.test)):
             if split is not None:
@@ -153,8 +156,10 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample: (C, H, W) or (D,)."""
-        return tuple(self.train.inputs.shape[1:])
+        """The shape of what a network sees of one sample: (C, H, W) or (D,)."""
+        like = self.train.inputs
+        dtype = like.dtype if isinstance(like, Tensor) else torch.uint8
+        return tuple(self.views.plain(torch.zeros((1, *like.shape[1:]), dtype=dtype)).shape[1:])
 
     def with_labels(self, labels: ArrayLike | Tensor, truth: ArrayLike | Tensor | None) -> Dataset:
         """Return this dataset with other observed training labels [N], and what is then known of the truth.
@@ -205,23 +210,29 @@ def stratified(labels: Tensor, n: int, seed: int) -> Tensor:
 class Loader(Protocol):
     """What the name of a dataset stands for."""
 
-    def __call__(self, root: Path | None, seed: int) -> Dataset:
+    def __call__(self, root: Path | None, seed: int, read: ReadOptions) -> Dataset:
         """Read the dataset under `root`, or say what is missing there; `seed` draws the split if none is official."""
 
 
 datasets: Registry[Loader] = Registry("dataset")
 
 
-def load_dataset(name: str, root: str | Path | None = None, seed: int = 0) -> Dataset:
-    """Return the dataset registered as `name`, read under the folder `root` where it is kept in files.
-
-    >>> load_dataset("digits")
-    Dataset(name='digits', train=Split(1347 samples, uint8 [1, 8, 8]), test=Split(450 samples, uint8 [1, 8, 8]), ...)
-    >>> load_dataset("digit")
-    Traceback (most recent call last):
-    labeltrace.errors.InputError: unknown dataset 'digit': did you mean 'digits'?
-    """
-    return datasets[name](None if root is None else Path(root).expanduser(), seed)
+def _check_inputs(inputs: Tensor) -> None:
+    images = inputs.dtype == torch.uint8 and inputs.ndim == 4 and inputs.shape[1] in (1, 3)
+    if not images and (inputs.dtype != torch.float32 or inputs.ndim != 2):
+        raise DatasetError(
+            f"inputs are {_name(inputs)} {list(inputs.shape)}; "
+            "expected uint8 images [N, C, H, W] with C = 1 or 3, or float32 features [N, D]"
+        )
+    if not inputs.numel():
+        raise DatasetError(f"inputs are empty: shape {list(inputs.shape)}")
+    if inputs.is_floating_point():
+        bad = ~torch.isfinite(inputs).all(dim=1)
+        if bad.any():
+            raise DatasetError(
+                f"features of {int(bad.sum())} of {len(inputs)} samples are NaN or infinite, the first at index "
+                f"{int(bad.nonzero()[0])}; fill or drop them first"
+            )
 
 
 def _copied(values: ArrayLike | Tensor) -> Tensor:

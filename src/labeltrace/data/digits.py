@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -16,9 +14,8 @@ ROUNDS = 3
 CUTOUT = 0.5
 
 
-@datasets.register("digits", "scikit-learn's handwritten digits, 8×8, 1,347 to train on; needs no files")
-def load_digits(root: Path | None = None, seed: int = 0) -> Dataset:
-    """Return the digits in a stratified split drawn by `seed`; `root` is not used, the images come with scikit-learn.
+def load_digits(seed: int = 0) -> Dataset:
+    """Return the digits in a stratified split drawn by `seed`; the images come with scikit-learn.
 
     Pixels 0..16 become 0..255. Ids are the row numbers in scikit-learn's array.
 
@@ -29,13 +26,20 @@ def load_digits(root: Path | None = None, seed: int = 0) -> Dataset:
     from sklearn import datasets as bundled  # heavy: only who asks for digits waits for it
 
     raw = bundled.load_digits()
-    images = np.rint(raw.images * (255 / 16)).astype(np.uint8)[:, None]
-    every = Split(torch.from_numpy(images), torch.from_numpy(raw.target.astype(np.int64)))
+    images = torch.from_numpy(np.rint(raw.images * (255 / 16)).astype(np.uint8)[:, None])
+    every = Split(images, torch.from_numpy(raw.target.astype(np.int64)))
     held_out = stratified(every.labels, TEST_SIZE, seed)
     rest = torch.ones(len(every), dtype=torch.bool)
     rest[held_out] = False
     train = every.take(rest.nonzero()[:, 0])
-    scale = ImageViews.from_images(train.inputs)
+    scale = ImageViews.from_images(images[rest])
     # A mirrored digit is another sign, so no flip.
     views = ImageViews(scale.mean, scale.std, padding=PADDING, flip=False, rounds=ROUNDS, cutout=CUTOUT)
     return Dataset("digits", train, every.take(held_out), tuple("0123456789"), views)
+
+
+datasets.add(
+    "digits",
+    lambda root, seed, read: load_digits(seed),
+    "scikit-learn's handwritten digits, 8×8, 1,347 to train on; needs no files",
+)

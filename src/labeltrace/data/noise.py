@@ -205,6 +205,8 @@ def _pair(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
 def add_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> tuple[Dataset, NoiseRecord]:
     """Return the dataset with noisy training labels, its clean ones kept as truth, and the record of what was done.
 
+    Kinds that need more than a rate, such as a matrix, are made with `make_noise`.
+
     Raises:
         InputError: for an unknown kind, a bad rate or seed, or a dataset that has wrong labels already.
 
@@ -216,16 +218,18 @@ def add_noise(dataset: Dataset, kind: str, rate: float, seed: int) -> tuple[Data
     >>> noisy.train.truth.equal(clean.train.labels), noisy.train.labels.tolist()[:4]
     (True, [0, 2, 3, 5])
     """
-    clean = dataset.train.labels
-    if dataset.train.truth is not None and not dataset.train.truth.equal(clean):
-        wrong = int((dataset.train.truth != clean).sum())
-        raise InputError(
-            f"{dataset.name}: {wrong} training labels differ from the truth already; noise starts from clean labels, "
-            "for instance dataset.with_labels(dataset.train.truth, None)"
-        )
+    clean = clean_labels(dataset)
     labels, convention = noises[kind](dataset, rate, seed)
-    actual = float((labels != clean.numpy()).mean())
-    record = NoiseRecord(
-        kind, convention, float(rate), actual, int(seed), label_hash(labels), len(labels), dataset.num_classes
-    )
+    record = NoiseRecord.of(kind, convention, rate, seed, clean, labels, dataset.classes)
     return dataset.with_labels(labels, truth=clean), record
+
+
+def clean_labels(dataset: Dataset) -> Labels:
+    """Return the training labels [N] of a dataset, or refuse one whose labels are known to be wrong already."""
+    observed, truth = dataset.train.labels, dataset.train.truth
+    if truth is not None and not truth.equal(observed):
+        raise InputError(
+            f"{dataset.name}: {int((truth != observed).sum())} training labels differ from the truth already; noise "
+            "starts from clean labels, for instance dataset.with_labels(dataset.train.truth, None)"
+        )
+    return observed.numpy()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from labeltrace.data.dataset import Dataset
 from labeltrace.data.noise import Labels, checked_labels, checked_rate, flip_count, generator, noises
@@ -147,8 +148,21 @@ def idn(scores: ArrayLike, labels: ArrayLike, rate: float) -> Labels:
 
 @noises.register("instance", "labels flip by what the sample looks like: PDN (Xia et al. 2020) on the raw inputs")
 def _instance(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
-    labels = pdn(dataset.train.inputs, dataset.train.labels, dataset.num_classes, rate, seed)
-    return labels, "pdn raw per-class"
+    return _pdn(dataset, rate, seed, standardise=False), "pdn raw per-class"
+
+
+@noises.register("instance-standardised", "the same on inputs of mean 0 and deviation 1 in each channel (DISC)")
+def _instance_standardised(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    return _pdn(dataset, rate, seed, standardise=True), "pdn standardised per-class"
+
+
+def _pdn(dataset: Dataset, rate: float, seed: int, standardise: bool) -> Labels:
+    inputs = dataset.train.inputs
+    if not isinstance(inputs, Tensor):
+        raise InputError(
+            f"instance noise reads the inputs, and {dataset.name} is not in memory; raise --memory-gb, or see `prepare`"
+        )
+    return pdn(inputs, dataset.train.labels, dataset.num_classes, rate, seed, standardise)
 
 
 def _checked_inputs(inputs: ArrayLike, count: int) -> NDArray[Any]:

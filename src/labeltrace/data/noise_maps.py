@@ -177,6 +177,29 @@ alphabetical, so only 6 of its 100 arrows stay inside a superclass.
 """
 
 
+@noises.register("asymmetric", "each label of a class with a similar one flips to it with the given probability (DISC)")
+def _asymmetric(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    pair_map = _similar(dataset, "asymmetric")
+    return asymmetric(dataset.train.labels, dataset.num_classes, rate, seed, pair_map), "transition matrix"
+
+
+@noises.register(
+    "asymmetric-global", "a share of all labels is chosen, those with a similar class flip to it (DivideMix, RoLR)"
+)
+def _asymmetric_global(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
+    pair_map = _similar(dataset, "asymmetric-global")
+    return asymmetric_global(dataset.train.labels, dataset.num_classes, rate, seed, pair_map), "global exact"
+
+
+def _similar(dataset: Dataset, kind: str) -> Sequence[int]:
+    if dataset.pair_map is None:
+        raise InputError(
+            f"{kind} noise needs to know which classes are similar (pair_map), and {dataset.name} does not say; "
+            "use 'pair', which turns each label into label + 1"
+        )
+    return dataset.pair_map
+
+
 @noises.register("superclass", "CIFAR-100: labels flip to the next class of the same superclass")
 def _superclass(dataset: Dataset, rate: float, seed: int) -> tuple[Labels, str]:
     return _cifar100(dataset, "superclass", rate, seed, SUPERCLASS_NEXT), "superclass-next"

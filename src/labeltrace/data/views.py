@@ -16,6 +16,7 @@ from torch import Tensor
 
 from labeltrace.data.draws import Draws
 from labeltrace.data.randaugment import check_images, luma, randaugment, take_pixels
+from labeltrace.data.windows import centre_window, random_window, resized_window
 from labeltrace.errors import InputError
 
 _RANDAUGMENT, _CUTOUT, _CROP, _NOISE = range(4)  # each part of a view draws from its own fork
@@ -53,13 +54,24 @@ class ImageViews:
     >>> views.strong(images, Draws.at(torch.arange(2), 0)).shape
     torch.Size([2, 1, 8, 8])
 
+    Of large images the network sees a square of `size` pixels: the middle in the plain view, and in the other two a
+    window in place of the crop.
+
+    >>> large = ImageViews(mean=(0.5,), std=(0.5,), size=6, scale=(0.2, 1.0))
+    >>> large.plain(images).shape, large.weak(images, Draws.at(torch.arange(2), 0)).shape
+    (torch.Size([2, 1, 6, 6]), torch.Size([2, 1, 6, 6]))
+
     Attributes:
         mean: per channel, for levels in [0, 1].
         std: likewise.
-        padding: the crop moves by up to this many pixels; 0 for no crop (default: Robust-LR, 4 for 32 pixels).
+        padding: the crop moves by up to this many pixels; 0 for no crop (default: Robust-LR, 4 for 32 pixels). Has no
+            part in a view of a given `size`.
         flip: mirror half of the images.
         rounds: operations of RandAugment; 0 for none (default: Robust-LR).
         cutout: largest side of the square as a share of the width; 0 for no square (default: Robust-LR).
+        size: side of the window that the network sees, at most that of the images; None for whole images.
+        scale: range of the window's share of the area, before it is resized to `size` (ImageNet's usual: (0.08, 1));
+            None for a window of `size` pixels at a random place.
     """
 
     mean: tuple[float, ...]
@@ -68,11 +80,20 @@ class ImageViews:
     flip: bool = True
     rounds: int = 3
     cutout: float = 0.5
+    size: int | None = None
+    scale: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for name, given in (("padding", self.padding), ("rounds", self.rounds), ("cutout", self.cutout)):
             if given < 0:
                 raise InputError(f"{name} is {given}; expected 0 (off) or more")
+        if self.size is not None and self.size < 1:
+            raise InputError(f"size is {self.size}; expected 1 or more, or None for whole images")
+        if self.scale is not None:
+            if self.size is None:
+                raise InputError(f"scale is {self.scale} without a size: say what to resize to, e.g. size=224")
+            if not 0 < self.scale[0] <= self.scale[1] <= 1:
+                raise InputError(f"scale is {self.scale}; expected shares of the area, 0 < low <= high <= 1")
 
     @classmethod
     def from_images(cls, images: Tensor) -> ImageViews:
@@ -81,7 +102,8 @@ class ImageViews:
         A constant channel gets deviation 1.
 
         >>> ImageViews.from_images(torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1))
-        ImageViews(mean=(0.5,), std=(0.5,), padding=4, flip=True, rounds=3, cutout=0.5)
+        ImageViews(mean=(0.5,), std=(0.5,), padding=4, flip=True, rounds=3, cutout=0.5, size=None,
+            scale=None)
         """
         check_images(images)
         if images.numel() == 0:
@@ -97,12 +119,19 @@ class ImageViews:
         return cls(tuple((mean / 255).tolist()), tuple((std / 255).tolist()))
 
     def plain(self, inputs: Tensor) -> Tensor:
-        """Return `inputs` [B, C, H, W] uint8 normalised, float32."""
-        return normalise(inputs, self.mean, self.std)
+        """Return `inputs` [B, C, H, W] uint8 normalised, float32; of a given `size` their middle."""
+        return self._normalise(inputs if self.size is None else centre_window(inputs, self.size))
 
     def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return `inputs` cropped, flipped and normalised."""
-        return self.plain(crop_flip(inputs, draws.fork(_CROP), self.padding, self.flip))
+        """Return `inputs` cropped, flipped and normalised; of a given `size` a window, flipped and normalised."""
+        draws = draws.fork(_CROP)
+        if self.size is None:
+            seen = crop_flip(inputs, draws, self.padding, self.flip)
+        elif self.scale is None:
+            seen = random_window(inputs, draws, self.size, self.flip)
+        else:
+            seen = resized_window(inputs, draws, self.size, self.scale, self.flip)
+        return self._normalise(seen)
 
     def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
         """Return `inputs` after RandAugment, cutout and the weak view's chain."""
@@ -111,6 +140,9 @@ class ImageViews:
         if self.cutout:
             inputs = cutout(inputs, draws.fork(_CUTOUT), self.cutout)
         return self.weak(inputs, draws)
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        return normalise(images, self.mean, self.std)
 
 
 @dataclass(frozen=True, eq=False)

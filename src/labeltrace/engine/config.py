@@ -17,22 +17,32 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: str = Field("digits", description="dataset by name")
-    root: Path | None = Field(None, description="folder that holds the dataset")
+    data: str = Field("digits", description="dataset by name, or the path of own files")
+    root: Path | None = Field(None, description="folder that holds the dataset of that name")
     subset: int | None = Field(None, ge=1, description="train on a stratified random subset of this size")
     noise: str | None = Field(None, description="label noise to add, by name")
     rate: float = Field(0.0, description="its rate")
     noise_seed: int | None = Field(None, ge=0, lt=2**32, description="its seed (default: the run's)")
+    noise_file: Path | None = Field(None, description="train on the labels of this file (labeltrace noise writes one)")
+    foreign: str | None = Field(
+        None, description="images that open-set noise brings in, where the file's name is no path"
+    )
+    foreign_root: Path | None = Field(None, description="folder that holds them (default: root)")
     learner: str = Field("rolr", description="training method by name")
     preset: str | None = Field(None, description="recipe of the learner (default: by the kind of data)")
     controller: str | None = Field(None, description="coupled (the base method) or trace (default, where one applies)")
     model: str | None = Field(None, description="network by name (default: by the kind of data)")
+    weights: Path | None = Field(None, description="checkpoint file that the networks start from")
     epochs: int | None = Field(None, ge=1, description="length of the run (default: the recipe's; shorter shrinks it)")
+    epoch_samples: int | None = Field(
+        None, ge=1, description="samples of an epoch, drawn anew and alike from all classes (default: all)"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="of everything that is drawn")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: str = Field("auto", description="auto (bf16 on CUDA, else fp32), fp32 or bf16")
     tensorboard: bool = Field(False, description="also write TensorBoard files")
     checkpoint_seconds: float = Field(20.0, ge=0, description="least time between two checkpoints on disk")
+    read: dict[str, Any] = Field(default_factory=dict, description="how files are read")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the learner")
     trace: dict[str, Any] = Field(default_factory=dict, description="settings of TRACE")
 

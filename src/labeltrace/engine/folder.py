@@ -17,7 +17,10 @@ from labeltrace.files import write_atomically
 
 
 class RunFolder:
-    """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json, noise.npz."""
+    """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json.
+
+    Besides, where there is something to put in them: noise.npz, bad_images.csv, tensorboard/.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,6 +29,7 @@ class RunFolder:
         self.samples = path / "samples.parquet"
         self.environment = path / "environment.json"
         self.noise = path / "noise.npz"
+        self.bad_images = path / "bad_images.csv"
         self.tensorboard = path / "tensorboard"
         self.lock = path / ".labeltrace.lock"
         self.last = path / "checkpoints" / "last.ckpt"
@@ -100,7 +104,10 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(f"{self.path}: another process is training this run; wait for it or stop it") from None
-            yield
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # also for workers, who were born with the file open
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add one epoch's line."""

@@ -11,12 +11,14 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from labeltrace.data import Split, Views
+from labeltrace.data.balanced import balanced_subset
 from labeltrace.data.draws import Draws
+from labeltrace.data.feed import Feed
 from labeltrace.engine.reporter import Reporter
 from labeltrace.learners.base import Batch, Step
 from labeltrace.scoring import ScorePass, Scores, StructureSettings
 
-SCORING = 1_000_003  # the phase number of the scoring pass: no learner has that many phases
+SCORING, CHOOSING = 1_000_003, 1_000_033  # phase numbers of the scoring pass and of the choice of an epoch's samples
 
 
 class LossNotFinite(RuntimeError):
@@ -38,18 +40,22 @@ def run_seed(*words: int) -> int:
 
 
 class EngineLoop:
-    """The `Loop` of learners, over data that lives on the device.
+    """The `Loop` of learners: over data that lives on the device, or that workers read.
 
     Args:
         fabric: device and precision.
         networks: set up by Fabric.
         optimizers: one per network.
-        split: the training data.
-        views: of its inputs.
+        train: the training data.
+        test: the test data, where there is some.
+        views: of their inputs.
         seed: of the run.
         structure: settings of structure confidence.
         pseudo: how a learner combines predictions.
         reporter: told after each step.
+        workers: processes that read images which are not in memory.
+        epoch_samples: train and score each epoch on this many samples, drawn anew and alike from all classes; None
+            for all.
     """
 
     def __init__(
@@ -57,19 +63,29 @@ class EngineLoop:
         fabric: Fabric,
         networks: Sequence[nn.Module],
         optimizers: Sequence[torch.optim.Optimizer],
-        split: Split,
+        train: Split,
+        test: Split | None,
         views: Views,
         seed: int,
         structure: StructureSettings,
         pseudo: Callable[[Tensor], Tensor],
         reporter: Reporter,
+        *,
+        workers: int = 0,
+        epoch_samples: int | None = None,
     ) -> None:
         self.fabric, self.networks, self.optimizers = fabric, networks, optimizers
-        self.inputs, self.labels = fabric.to_device(split.inputs), fabric.to_device(split.labels)
+        self.feed = Feed(train.inputs, fabric.device, workers)
+        self.test_feed = None if test is None else Feed(test.inputs, fabric.device, workers)
+        self.test_count = 0 if test is None else len(test)
+        self.labels, self.epoch_samples = fabric.to_device(train.labels), epoch_samples
         self.views, self.seed, self.structure, self.reporter = views, seed, structure, reporter
         self.pseudo = pseudo
-        self.forward_batch = 2048 if fabric.device.type == "cuda" else 512
-        permutation = np.random.default_rng(run_seed(seed, SCORING)).permutation(len(split))
+        # 2048 CIFAR images on a GPU, 512 on a CPU; fewer of large ones, down to 64.
+        pixels = math.prod(train.inputs.shape[1:])
+        most = 2048 if fabric.device.type == "cuda" else 512
+        self.forward_batch = min(most, max(64, most * 3072 // pixels))
+        permutation = np.random.default_rng(run_seed(seed, SCORING)).permutation(len(train))
         self.score_order = fabric.to_device(torch.from_numpy(permutation))
         self.begin(0)
 
@@ -78,6 +94,16 @@ class EngineLoop:
         self.epoch, self.phase = epoch, 0
         self.scores: Scores | None = None
         self.logs: dict[str, dict[str, float]] = {}
+        self.chosen: Tensor | None = None  # ascending numbers of the epoch's samples
+        if self.epoch_samples is not None and self.epoch_samples < len(self.labels):
+            seed = run_seed(self.seed, epoch, CHOOSING)
+            self.chosen = self.fabric.to_device(balanced_subset(self.labels.cpu(), self.epoch_samples, seed))
+
+    def close(self) -> None:
+        """End the processes that read images."""
+        self.feed.close()
+        if self.test_feed is not None:
+            self.test_feed.close()
 
     def train(
         self,
@@ -97,11 +123,11 @@ class EngineLoop:
         sums: dict[str, Tensor] = {}
         for number in range(passes):
             order = self._batches(phase, number, batch_size, drop_last)
-            for index in order:
+            for index, inputs in zip(order, self.feed.batches(order), strict=True):
                 draws = Draws.at(index, self.seed, self.epoch, phase, number)
                 for member in members:
                     self.optimizers[member].zero_grad(set_to_none=True)
-                outcome = step(Batch(index, self.inputs[index], self.labels[index], draws))
+                outcome = step(Batch(index, inputs, self.labels[index], draws))
                 loss = outcome.loss.detach()
                 if loss.device.type == "cpu" and not math.isfinite(loss):  # before it reaches the weights
                     raise LossNotFinite(label, len(losses) + 1)
@@ -126,38 +152,48 @@ class EngineLoop:
 
     @torch.no_grad()
     def score_now(self, view: str = "plain") -> Scores:
-        """Walk the training set once, in eval mode, in the run's fixed random order."""
+        """Walk the epoch's samples once, in eval mode, in the run's fixed random order."""
         for network in self.networks:
             network.eval()
+        order, place = self.score_order, self.score_order
+        if self.chosen is not None:  # a pass numbers its samples 0 … n−1
+            places = torch.full_like(order, -1)
+            places[self.chosen] = torch.arange(len(self.chosen), device=order.device)
+            order = order[places[order] >= 0]
+            place = places[order]
         scoring = ScorePass(self.structure, seed=self.seed, pseudo=self.pseudo)
-        for index in self.score_order.split(self.forward_batch):
-            inputs = self.inputs[index]
+        rows = order.split(self.forward_batch)
+        for index, inputs, number in zip(rows, self.feed.batches(rows), place.split(self.forward_batch), strict=True):
             if view == "weak":
                 inputs = self.views.weak(inputs, Draws.at(index, self.seed, self.epoch, SCORING, 0))
             else:
                 inputs = self.views.plain(inputs)
-            scoring.add(index, self.labels[index], [network(inputs) for network in self.networks])
-        return scoring.finish()
+            scoring.add(number, self.labels[index], [network(inputs) for network in self.networks])
+        scores = scoring.finish()
+        return scores if self.chosen is None else scores.spread(self.chosen, len(self.labels))
 
     @torch.no_grad()
-    def logits(self, split_inputs: Tensor) -> Tensor:
-        """Return the networks' logits [M, N, C] on inputs, in eval mode, plain view."""
+    def test_logits(self) -> Tensor:
+        """Return the networks' logits [M, N, C] on the test set, in eval mode, plain view."""
+        assert self.test_feed is not None
         for network in self.networks:
             network.eval()
         parts = []
-        for chunk in split_inputs.split(self.forward_batch):
-            inputs = self.views.plain(self.fabric.to_device(chunk))
+        rows = torch.arange(self.test_count, device=self.fabric.device).split(self.forward_batch)
+        for batch in self.test_feed.batches(rows):
+            inputs = self.views.plain(batch)
             parts.append(torch.stack([network(inputs).logits for network in self.networks]))
         return torch.cat(parts, 1)
 
     def _batches(self, phase: int, number: int, batch_size: int, drop_last: bool) -> Tensor:
         """[steps, B] sample numbers of one pass, every row full."""
-        count = len(self.labels)
+        count = len(self.labels) if self.chosen is None else len(self.chosen)
         size = min(batch_size, count)
         generator = torch.Generator().manual_seed(run_seed(self.seed, self.epoch, phase, number))
         order = torch.randperm(count, generator=generator)
         order = order[: count // size * size] if drop_last else torch.cat([order, order[: -count % size]])
-        return self.fabric.to_device(order.reshape(-1, size))
+        order = self.fabric.to_device(order.reshape(-1, size))
+        return order if self.chosen is None else self.chosen[order]
 
     def _finish_phase(self, label: str, losses: list[Tensor], sums: dict[str, Tensor]) -> None:
         """Read the phase's numbers, once."""

@@ -5,18 +5,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from labeltrace.control import Controller, Coupled, Trace, TraceConfig
 from labeltrace.control.schedule import shrink
-from labeltrace.data import Dataset, NoiseRecord, add_noise, load_dataset, noises
+from labeltrace.data import (
+    Dataset,
+    NoiseRecord,
+    ReadOptions,
+    Skipped,
+    add_noise,
+    apply_noise_file,
+    datasets,
+    load_dataset,
+    load_foreign,
+    noises,
+    prepare,
+)
 from labeltrace.engine.config import RunConfig
+from labeltrace.engine.reporter import Reporter
 from labeltrace.errors import InputError, nearest
 from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
-from labeltrace.models import build_model, default_model, models
+from labeltrace.models import build_model, check_model, default_model
 from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
@@ -31,6 +46,8 @@ class Plan:
 
     config: RunConfig
     dataset: Dataset
+    read: ReadOptions
+    skipped: list[Skipped]
     noise: NoiseRecord | None
     learner: type[Learner]
     settings: LearnerSettings
@@ -40,7 +57,10 @@ class Plan:
 
 
 def plan(
-    config: RunConfig, dataset: Dataset | None = None, make_network: Callable[[], nn.Module] | None = None
+    config: RunConfig,
+    dataset: Dataset | None = None,
+    make_network: Callable[[], nn.Module] | None = None,
+    reporter: Reporter | None = None,
 ) -> Plan:
     """Resolve a run.
 
@@ -48,6 +68,7 @@ def plan(
         config: as asked for.
         dataset: data in memory, in place of the named dataset.
         make_network: a user's network, in place of the named model; it returns `Output` (see `models.Staged`).
+        reporter: told how many image files have been read.
 
     Raises:
         InputError: a name that is not known, a value that does not fit, data that cannot be read.
@@ -57,23 +78,31 @@ def plan(
         raise InputError(f"rate: {config.rate} given without a noise; say which: {', '.join(noises)}")
     if config.noise is not None:
         noises[config.noise]
+        if config.noise_file is not None:
+            raise InputError(f"noise: {config.noise} and noise_file: {config.noise_file} given; take one of them")
     if make_network is None and config.model is not None:
         if config.model == OWN:
             raise InputError("this run trains a network of its own: start or resume it from Python with make_network=")
-        models[config.model]
+        check_model(config.model)
     controller_name = _controller(config, learner)
+    read = build(ReadOptions, config.read, "read")
     if dataset is not None:
         config = config.model_copy(update={"data": IN_MEMORY + dataset.name})
     elif config.data.startswith(IN_MEMORY):
         raise InputError(f"data: {config.data!r} is data in memory: start or resume this run from Python with dataset=")
     else:
-        dataset = load_dataset(config.data, config.root, config.seed)
+        dataset = load_dataset(config.data, config.root, config.seed, read)
     if config.subset is not None:
         dataset = dataset.subset(config.subset, config.seed)
+    dataset, skipped = prepare(dataset, read, None if reporter is None else reporter.reading)
     record = None
     if config.noise is not None:
         seed = config.seed if config.noise_seed is None else config.noise_seed
         dataset, record = add_noise(dataset, config.noise, config.rate, seed)
+    elif config.noise_file is not None:
+        dataset, record = apply_noise_file(
+            dataset, config.noise_file.expanduser(), _foreign_images(config, dataset, read)
+        )
     preset_name, preset = _preset(config, learner, dataset)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
     trace = _trace(config, preset, settings.epochs, recipe_epochs)
@@ -86,9 +115,15 @@ def plan(
         def make_network() -> nn.Module:
             return build_model(model, classes, shape, trace.pooling)
 
+    named = config.data in datasets or config.data.startswith(IN_MEMORY)
     resolved = config.model_copy(
         update={
-            "root": None if config.root is None else config.root.expanduser().resolve(),
+            "data": config.data if named else str(_absolute(Path(config.data))),
+            "root": _absolute(config.root),
+            "noise_file": _absolute(config.noise_file),
+            "foreign_root": _absolute(config.foreign_root),
+            "weights": _absolute(config.weights),
+            "read": _stated(read),
             "noise_seed": config.noise_seed if record is None else record.seed,
             "preset": preset_name,
             "controller": controller_name,
@@ -101,7 +136,23 @@ def plan(
     controller: Controller | None = None
     if controller_name is not None:
         controller = Trace(trace) if controller_name == "trace" else Coupled()
-    return Plan(resolved, dataset, record, learner, settings, controller, trace, make_network)
+    return Plan(resolved, dataset, read, skipped, record, learner, settings, controller, trace, make_network)
+
+
+def _foreign_images(config: RunConfig, dataset: Dataset, read: ReadOptions) -> Callable[[str], Dataset]:
+    """How the images that a file of open-set noise names are found."""
+    root = config.foreign_root or config.root
+    return lambda name: load_foreign(config.foreign or name, root, config.seed, dataset, read)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.expanduser().resolve()
+
+
+def _stated(read: ReadOptions) -> dict[str, Any]:
+    """The options of reading that were given, so that config.yaml says no more than it must."""
+    given = {f.name: getattr(read, f.name) for f in dataclasses.fields(read) if getattr(read, f.name) != f.default}
+    return {name: str(_absolute(value)) if isinstance(value, Path) else value for name, value in given.items()}
 
 
 def _controller(config: RunConfig, learner: type[Learner]) -> str | None:

@@ -9,6 +9,9 @@ from typing import Any
 class Reporter:
     """Hears of a run's progress; this one says nothing."""
 
+    def reading(self, done: int, total: int) -> None:
+        """Before a run begins: `done` of `total` image files have been read."""
+
     def start(self, name: str, epochs: int, done: int) -> None:
         """A run begins at epoch `done` of `epochs`."""
 

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from labeltrace import __version__
 from labeltrace.control import Controller
-from labeltrace.data import Dataset, save_noise
+from labeltrace.data import BadImage, Dataset, save_noise
 from labeltrace.data.noise import label_hash
+from labeltrace.data.prepare import write_skipped
+from labeltrace.data.workers import WorkerDied
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.config import RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
@@ -31,6 +33,7 @@ from labeltrace.engine.tensorboard import TensorBoard, writer_type
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 from labeltrace.learners import Learner
+from labeltrace.models import load_weights
 from labeltrace.scoring import SampleMemory, Scores
 
 
@@ -110,23 +113,24 @@ def train(
         Interrupted: on Ctrl-C; the run can be resumed.
         Diverged: a loss turned NaN.
     """
+    reporter = reporter or Reporter()
     # The caller's random state is not ours to change.
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         if resume:
             folder = RunFolder.open(out)
             where = config.model_dump(include={"device", "precision"}, exclude_unset=True)
-            planned = plan(load_config(folder.config, where), dataset, make_network)
+            planned = plan(load_config(folder.config, where), dataset, make_network, reporter)
             _same_labels(folder, planned)
             fabric = make_fabric(planned.config)
         else:
-            planned = plan(config, dataset, make_network)
+            planned = plan(config, dataset, make_network, reporter)
             fabric = make_fabric(planned.config)  # a device that is not there shows now
             if planned.config.tensorboard:
                 writer_type()
             folder = RunFolder.create(out, overwrite=overwrite)
         with folder.locked():
             folder.clear_leftovers()
-            return _Run(folder, planned, fabric, reporter or Reporter()).train(resume)
+            return _Run(folder, planned, fabric, reporter).train(resume)
 
 
 class _Run:
@@ -140,6 +144,10 @@ class _Run:
         for member in range(planned.learner.networks_needed):
             torch.manual_seed(run_seed(config.seed, member))
             network = planned.make_network()
+            if config.weights is not None:
+                report = load_weights(network, config.weights)
+                if member == 0:
+                    reporter.note(report)
             if len(dataset.input_shape) == 3:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
@@ -156,11 +164,14 @@ class _Run:
             self.networks,
             self.optimizers,
             dataset.train,
+            dataset.test,
             dataset.views,
             config.seed,
             planned.trace,
             self.learner.pseudo,
             reporter,
+            workers=planned.read.processes,
+            epoch_samples=config.epoch_samples,
         )
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
@@ -187,10 +198,15 @@ class _Run:
                 self.reporter.epoch(record)
             self.checkpoints.flush()
             self.loop.begin(epochs)
+            self.loop.chosen = None  # every sample gets its row
             judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
         except KeyboardInterrupt:
             self.checkpoints.flush()
             raise Interrupted(self.folder.path, self.checkpoints.epoch) from None
+        except (BadImage, WorkerDied) as error:
+            self.checkpoints.flush()
+            kept = f"{self.checkpoints.epoch} epochs are saved in {self.folder.path}; go on with --resume"
+            raise InputError(f"{error}. {kept}") from None
         except LossNotFinite as error:
             self.checkpoints.flush()
             saved = self.checkpoints.epoch
@@ -199,6 +215,7 @@ class _Run:
             )
             raise Diverged(f"loss or weights are not finite in epoch {saved + 1}, {error}; {good}") from None
         finally:
+            self.loop.close()
             self.reporter.end()
             if board is not None:
                 board.close()
@@ -209,6 +226,8 @@ class _Run:
         config = self.plan.config
         method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
         size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
+        if self.plan.skipped:
+            size += f", {len(self.plan.skipped)} bad images left out ({self.folder.bad_images.name})"
         where = f"{device_name(self.fabric.device)}, {self.fabric._precision.precision}"
         left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
         return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"
@@ -230,14 +249,14 @@ class _Run:
         record["loss"] = sum(log["loss"] * log["steps"] for log in phases.values()) / max(steps, 1)
         record["phases"] = phases
         if test is not None:
-            record["test_accuracy"] = self._test_accuracy(test.inputs, test.labels)
+            record["test_accuracy"] = self._test_accuracy(test.labels)
         if loop.scores is not None and train.truth is not None:
             record["signals"] = self._signals(self._judge(loop.scores, epoch))
         record["seconds"] = round(time.perf_counter() - started, 4)
         return dict(finite(record))
 
-    def _test_accuracy(self, inputs: Tensor, labels: Tensor) -> float:
-        predicted = self.learner.predict(self.loop.logits(inputs)).argmax(1)
+    def _test_accuracy(self, labels: Tensor) -> float:
+        predicted = self.learner.predict(self.loop.test_logits()).argmax(1)
         return float((predicted == labels.to(predicted.device)).float().mean())
 
     def _judge(self, scores: Scores, epoch: int) -> Judgement:
@@ -253,17 +272,18 @@ class _Run:
         return Judgement(scores, clean, observed, pseudo, a, b, controller.weigh(a, b))
 
     def _signals(self, judged: Judgement) -> dict[str, float]:
-        train = self.plan.dataset.train
+        train, structure = self.plan.dataset.train, judged.scores.structure
         assert train.truth is not None
+        seen = slice(None) if self.loop.chosen is None else self.loop.chosen.cpu()
         return signals(
-            observed=train.labels,
-            truth=train.truth,
-            suggested=judged.scores.suggested.cpu(),
-            clean=judged.clean.cpu(),
-            structure=None if judged.scores.structure is None else judged.scores.structure.cpu(),
-            observed_reliability=judged.observed_reliability.cpu(),
-            pseudo_reliability=judged.pseudo_reliability.cpu(),
-            confidence=judged.scores.confidence.cpu(),
+            observed=train.labels[seen],
+            truth=train.truth[seen],
+            suggested=judged.scores.suggested.cpu()[seen],
+            clean=judged.clean.cpu()[seen],
+            structure=None if structure is None else structure.cpu()[seen],
+            observed_reliability=judged.observed_reliability.cpu()[seen],
+            pseudo_reliability=judged.pseudo_reliability.cpu()[seen],
+            confidence=judged.scores.confidence.cpu()[seen],
         )
 
     def _state(self, epochs_done: int) -> dict[str, Any]:
@@ -307,6 +327,8 @@ class _Run:
         plan, folder = self.plan, self.folder
         if plan.noise is not None:
             save_noise(folder.noise, plan.dataset.train.labels.numpy(), plan.noise)
+        if plan.skipped:
+            write_atomically(folder.bad_images, lambda path: write_skipped(plan.skipped, path))
         environment = {
             "labeltrace": __version__,
             "revision": code_revision(),
@@ -320,6 +342,7 @@ class _Run:
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "train_samples": len(plan.dataset.train),
             "labels_sha256": label_hash(plan.dataset.train.labels),
+            "bad_images": len(plan.skipped),
             "classes": list(plan.dataset.classes),
             "noise": None if plan.noise is None else plan.noise.to_dict(),
             "bytes_per_sample": self.memory.bytes_per_sample,

@@ -16,6 +16,9 @@ from labeltrace.errors import InputError
 
 PREFIX = "module."  # what DistributedDataParallel, DataParallel and `Staged` put before every name
 WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the weights, beside the optimiser's
+# What published networks call their classifier: torchvision and timm the first three, Cadene's ports `last_linear`,
+# timm's Inception-ResNet-v2 `classif`. A file may call it one of these and the network another.
+CLASSIFIERS = ("fc", "head", "classifier", "last_linear", "classif")
 SHOWN = 5
 # A counter that BatchNorm reads only without a momentum; checkpoints from before PyTorch 0.4.1 do not have it.
 COUNTER = "num_batches_tracked"
@@ -26,7 +29,8 @@ def load_weights(network: nn.Module, path: Path | str) -> str:
 
     The file holds what `torch.save` makes of `network.state_dict()`, bare or under the key "state_dict" or "model".
     A "module." before every name is ignored, in the file and in the network. The classifier, the network's last linear
-    layer, is left as it is when the file's was made for another number of classes.
+    layer, is left as it is when the file's was made for another number of classes; in the file it may have another of
+    the names in `CLASSIFIERS`.
 
     Args:
         network: changed in place, on whatever device it is.
@@ -51,7 +55,9 @@ def load_weights(network: nn.Module, path: Path | str) -> str:
     own = {name.removeprefix(prefix): value for name, value in state.items()}
     given = _read(path)
     given = {name.removeprefix(_prefix(given)): value for name, value in given.items()}
-    left_out = _left_out([name.removeprefix(prefix) for name in _classifier(network)], own, given)
+    classifier = [name.removeprefix(prefix) for name in _classifier(network)]
+    given, renamed = _rename_classifier(classifier, own, given)
+    left_out = _left_out(classifier, own, given)
     missing = [name for name in own if name not in given and name.rpartition(".")[2] != COUNTER]
     unexpected = [name for name in given if name not in own]
     misshaped = [
@@ -71,7 +77,7 @@ def load_weights(network: nn.Module, path: Path | str) -> str:
         )
     loaded = {prefix + name: given[name] for name in own if name in given and name not in left_out}
     network.load_state_dict(state | loaded)
-    report = f"loaded {len(loaded)} entries from {path}"
+    report = f"loaded {len(loaded)} entries from {path}{renamed}"
     if left_out:
         was, now = len(given[left_out[0]]), len(own[left_out[0]])
         report += f"; left out {', '.join(left_out)}: made for {was} classes, the network has {now}"
@@ -133,6 +139,25 @@ def _classifier(network: nn.Module) -> list[str]:
         return []
     name, layer = layers[-1]
     return [f"{name}.{key}" if name else key for key, _ in layer.named_parameters()]
+
+
+def _rename_classifier(
+    classifier: list[str], own: Mapping[str, Tensor], given: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], str]:
+    """Return the file's state with its classifier under the network's name, and words for the report if it was another.
+
+    Nothing is renamed unless the network's classifier is not in the file and exactly one candidate is.
+    """
+    unexpected = [name for name in given if name not in own]
+    found = [base for base in CLASSIFIERS if any(name.startswith(f"{base}.") for name in unexpected)]
+    if not classifier or len(found) != 1 or any(name in given for name in classifier):
+        return given, ""
+    target = classifier[0].rpartition(".")[0]
+    names = {f"{found[0]}.{name.rpartition('.')[2]}": name for name in classifier}
+    if not set(unexpected) >= set(names):
+        return given, ""
+    renamed = {names.get(name, name): value for name, value in given.items()}
+    return renamed, f" ({found[0]} as {target})"
 
 
 def _left_out(classifier: list[str], own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:

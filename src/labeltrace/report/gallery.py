@@ -61,7 +61,7 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: in
 
 
 def _draw(axis: Any, sample: dict[str, Any], split: Split, row: int, names: list[str], colours: dict[str, str]) -> None:
-    image = split.inputs[row].permute(1, 2, 0).numpy()
+    image = split.read([row])[0].permute(1, 2, 0).numpy()
     axis.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=255)
     lines = [
         f"{sample['decision'].upper()}   #{sample['id']}",

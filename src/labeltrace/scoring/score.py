@@ -7,8 +7,9 @@ the first one, whose second scores are dropped, because rows of a smaller group 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -53,6 +54,18 @@ class Scores:
     def structure(self) -> Tensor | None:
         """[N] structure confidence c̄^str, averaged over the networks."""
         return None if self.stability is None else self.stability.mean(0)
+
+    def spread(self, index: Tensor, count: int) -> Scores:
+        """Return scores of `count` samples of which these are the ones at `index`; NaN, class 0 and False elsewhere."""
+
+        def wide(values: Tensor | None) -> Tensor | None:
+            if values is None:
+                return None
+            empty = values.new_full((*values.shape[:-1], count), math.nan if values.is_floating_point() else 0)
+            empty[..., index] = values
+            return empty
+
+        return Scores(**{field.name: wide(getattr(self, field.name)) for field in fields(self)})  # type: ignore[arg-type]
 
 
 def mean_prediction(probabilities: Tensor) -> Tensor:

@@ -1,0 +1,130 @@
+"""labeltrace data show, check, download: look at a dataset before a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from labeltrace.commands import reading
+from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.download import download
+from labeltrace.errors import InputError
+
+app = typer.Typer(
+    help="Look at data before a run: show what is in it, check it file by file, download CIFAR.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.command()(download)
+
+SHOWN = 30  # classes, or problems, that are printed; --json has all
+
+
+@app.command()
+def show(
+    data: Annotated[str, typer.Argument(help="Path of own data, or a dataset by name.")],
+    root: Annotated[Path | None, typer.Argument(help="Folder that holds the dataset of that name.")] = None,
+    labels: reading.Labels = None,
+    test: reading.Test = None,
+    path_column: reading.PathColumn = None,
+    label_column: reading.LabelColumn = None,
+    split_column: reading.SplitColumn = None,
+    id_column: reading.IdColumn = None,
+    truth_column: reading.TruthColumn = None,
+    image_size: reading.ImageSize = None,
+    sheet: Annotated[Path | None, typer.Option(help="Contact sheet (default: NAME.png here).")] = None,
+    seed: Annotated[int, typer.Option(help="Of the samples on the sheet.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Show counts, classes and sizes, and draw a contact sheet (PNG).
+
+    Example: labeltrace data show photos/
+    """
+    from labeltrace.data import load_dataset
+    from labeltrace.data.overview import overview
+    from labeltrace.report.contact_sheet import draw_contact_sheet
+
+    options = reading.options(
+        labels=labels, test=test, path_column=path_column, label_column=label_column, split_column=split_column,
+        id_column=id_column, truth_column=truth_column, image_size=image_size,
+    )  # fmt: skip
+    dataset = load_dataset(data, root, seed, options)
+    sheet = sheet or Path(f"{dataset.name}.png")
+    if not sheet.parent.is_dir():
+        raise InputError(f"{sheet}: there is no folder {sheet.parent}")
+    found = overview(dataset)
+    drawn = draw_contact_sheet(dataset, sheet, seed)
+    if as_json:
+        print_json({**found.to_dict(), "sheet": str(sheet)})
+        return
+    console.print(f"{found.name}: {len(found.classes)} classes; a network sees {list(found.network_sees)}")
+    for name, part in (("train", found.train), ("test", found.test)):
+        if part is None:
+            console.print(f"{name:>6}: none; accuracy will not be reported (--test adds one)")
+            continue
+        wrong = "" if part.wrong is None else f", {part.wrong:,} of {part.known:,} labels wrong"
+        sizes = "" if part.sizes is None else ", files {} (smallest) … {} (median) … {}".format(*part.sizes)
+        unreadable = f", {part.unreadable} unreadable" if part.unreadable else ""
+        console.print(f"{name:>6}: {part.samples:,} samples, {part.inputs}{sizes}{unreadable}{wrong}", soft_wrap=True)
+    table = Table("class", "train", "test", box=None, padding=(0, 2))
+    order = sorted(range(len(found.classes)), key=lambda c: -found.train.counts[c])
+    for label in order[:SHOWN]:
+        tested = "" if found.test is None else f"{found.test.counts[label]:,}"
+        table.add_row(found.classes[label], f"{found.train.counts[label]:,}", tested)
+    console.print(table)
+    if len(order) > SHOWN:
+        smallest = order[-1]
+        console.print(
+            f"… {len(order) - SHOWN} more; the smallest is {found.classes[smallest]} "
+            f"with {found.train.counts[smallest]:,}"
+        )
+    console.print(f"{sheet}  {drawn} classes", soft_wrap=True)
+
+
+@app.command()
+def check(
+    data: Annotated[str, typer.Argument(help="A dataset by name, or the path of own data.")],
+    root: Annotated[Path | None, typer.Argument(help="Folder that holds the dataset of that name.")] = None,
+    labels: reading.Labels = None,
+    test: reading.Test = None,
+    path_column: reading.PathColumn = None,
+    label_column: reading.LabelColumn = None,
+    split_column: reading.SplitColumn = None,
+    id_column: reading.IdColumn = None,
+    truth_column: reading.TruthColumn = None,
+    image_size: reading.ImageSize = None,
+    images: Annotated[bool, typer.Option("--images", help="Decode every image (always done for own data).")] = False,
+    workers: reading.NumWorkers = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all problems as JSON.")] = False,
+) -> None:
+    """Tell what is missing or wrong, file by file, before a run starts; exit code 1 if anything is.
+
+    Example: labeltrace data check clothing1m ~/data/clothing1m
+    """
+    from labeltrace.data import datasets, load_dataset
+    from labeltrace.data.check import check_dataset, check_images
+    from labeltrace.progress import Bars
+
+    options = reading.options(
+        labels=labels, test=test, path_column=path_column, label_column=label_column, split_column=split_column,
+        id_column=id_column, truth_column=truth_column, image_size=image_size, workers=workers,
+    )  # fmt: skip
+    found = check_dataset(data, root) if data in datasets else []
+    looked = "layout"
+    if not found and (images or data not in datasets):
+        looked = "layout and every image"
+        with Bars(talk_console(as_json)) as bars:
+            found = check_images(load_dataset(data, root, 0, options), options, bars.reading)
+    if as_json:
+        print_json([{"path": str(finding.path), "problem": finding.problem} for finding in found])
+    else:
+        for finding in found[:SHOWN]:
+            console.print(f"{finding.path}: {finding.problem}", soft_wrap=True)
+        if len(found) > SHOWN:
+            console.print(f"… {len(found) - SHOWN:,} more problems (--json lists all)")
+        console.print(f"{data}: {len(found):,} problems" if found else f"{data}: {looked} as expected")
+    if found:
+        raise typer.Exit(1)

@@ -1,0 +1,171 @@
+"""labeltrace train."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from labeltrace.commands import reading
+from labeltrace.commands.console import complain, console, file_names, print_json, talk_console
+from labeltrace.errors import InputError
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="YAML file with the run's keys; flags override it.")] = None,
+    data: reading.Data = None,
+    root: reading.Root = None,
+    subset: reading.Subset = None,
+    noise: Annotated[str | None, typer.Option(help="Label noise to add (labeltrace list noises).")] = None,
+    rate: Annotated[float | None, typer.Option(help="Its rate.")] = None,
+    noise_seed: Annotated[int | None, typer.Option(help="Its seed (default: --seed).")] = None,
+    noise_file: Annotated[
+        Path | None, typer.Option(help="Train on the labels of this file (labeltrace noise writes one).")
+    ] = None,
+    foreign: Annotated[
+        str | None,
+        typer.Option(help="The images of open-set noise: a path, or a dataset by name (default: the file's)."),
+    ] = None,
+    foreign_root: Annotated[Path | None, typer.Option(help="Folder that holds them (default: --root).")] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="Training method (labeltrace list learners); rolr if none is given.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Recipe of the learner (default: by the kind of data).")] = None,
+    controller: Annotated[
+        str | None, typer.Option(help="coupled (the base method) or trace; trace if none is given.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Network (default: by the kind of data).")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Checkpoint file that the networks start from.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Length of the run; a shorter one shrinks the recipe.")] = None,
+    epoch_samples: Annotated[
+        int | None, typer.Option(help="Samples of an epoch, drawn anew and alike from all classes (default: all).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn; 0 if none is given.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
+    labels: reading.Labels = None,
+    test: reading.Test = None,
+    path_column: reading.PathColumn = None,
+    label_column: reading.LabelColumn = None,
+    split_column: reading.SplitColumn = None,
+    id_column: reading.IdColumn = None,
+    truth_column: reading.TruthColumn = None,
+    image_size: reading.ImageSize = None,
+    flip: reading.Flip = None,
+    bad_images: reading.BadImages = None,
+    cache_gb: reading.CacheGb = None,
+    memory_gb: reading.MemoryGb = None,
+    workers: reading.NumWorkers = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key, e.g. trace.structure=false or settings.lr=0.05."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/<what is run>).")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in the folder first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Train a run: a model, its metrics, and a table of every sample with keep, relabel or review.
+
+    Example: labeltrace train --data photos/ --epochs 40
+    Example: labeltrace train --data cifar10 --root ~/data --noise symmetric --rate 0.5 --learner rolr
+    """
+    read = reading.given(
+        labels=labels, test=test, path_column=path_column, label_column=label_column, split_column=split_column,
+        id_column=id_column, truth_column=truth_column, image_size=image_size, flip=flip, bad_images=bad_images,
+        cache_gb=cache_gb, memory_gb=memory_gb, workers=workers,
+    )  # fmt: skip
+    flags = reading.given(
+        data=data, root=root, subset=subset, noise=noise, rate=rate, noise_seed=noise_seed, noise_file=noise_file,
+        foreign=foreign, foreign_root=foreign_root,
+        learner=learner, preset=preset, controller=controller, model=model, weights=weights, epochs=epochs,
+        epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, tensorboard=tensorboard or None,
+        read=read or None,
+    )  # fmt: skip
+    overrides = _merge(flags, set_ or [])
+    others = config is not None or out is not None or overwrite or set(overrides) - {"device", "precision"}
+    if resume is not None and others:
+        raise InputError("--resume repeats the run in its folder; only --device and --precision may be changed")
+
+    from labeltrace.engine import load_config
+    from labeltrace.progress import Bars
+    from labeltrace.runs import figures, run
+
+    run_config = load_config(config, overrides)
+    folder = resume or out or Path("runs") / _run_name(run_config)
+    talk = talk_console(as_json)
+    with _resumable(), Bars(talk) as bars:
+        trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+    plan, found = trained.plan, figures(folder)
+    if as_json:
+        noise_record = None if plan.noise is None else plan.noise.to_dict()
+        print_json({"run": str(folder), "noise": noise_record, "figures": found})
+        return
+    if plan.noise is not None:
+        console.print(plan.noise.describe(), soft_wrap=True)
+    if plan.dataset.test is None:
+        console.print("no test set (--test): no accuracy is reported, and there is no best.ckpt")
+    for name, value in found.items():
+        shown = "–" if math.isnan(value) else f"{100 * value:.2f} %"
+        console.print(f"{name.replace('_', ' '):>20}  {shown}")
+    counts = {entry["values"]: entry["counts"] for entry in table["decision"].value_counts().to_pylist()}
+    console.print(", ".join(f"{decision} {counts.get(decision, 0)}" for decision in ("keep", "relabel", "review")))
+    console.print(f"{folder}/  {file_names(folder)}", soft_wrap=True)
+
+
+def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
+    """Add --set KEY=VALUE pairs; a dotted key goes into a nested record, values are read as YAML."""
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {pair!r}: expected KEY=VALUE, e.g. trace.alpha=0.5")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        outer, dot, inner = key.partition(".")
+        if dot:
+            nested = overrides.setdefault(outer, {})
+            if not isinstance(nested, dict):
+                raise InputError(
+                    f"--set {key}: {outer!r} is no record; nested keys are read.NAME, settings.NAME and trace.NAME"
+                )
+            nested[inner] = value
+        else:
+            overrides[key] = value
+    return overrides
+
+
+def _run_name(config: Any) -> str:
+    """A folder name that says what is run, e.g. digits-symmetric0.4-rolr+trace-s0."""
+    from labeltrace.data import datasets
+    from labeltrace.engine.plan import DEFAULT_CONTROLLER
+    from labeltrace.learners import learners
+
+    controller = config.controller or (DEFAULT_CONTROLLER if learners[config.learner].refurbishes else None)
+    noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
+    data = config.data if config.data in datasets else Path(config.data).stem
+    if config.noise_file is not None:
+        noise = [config.noise_file.stem]
+    return "-".join([data, *noise, config.learner + (f"+{controller}" if controller else ""), f"s{config.seed}"])
+
+
+class _resumable:
+    """Turns an interrupted or diverged run into words and an exit code."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        from labeltrace.engine import Diverged, Interrupted
+
+        if isinstance(error, Interrupted):
+            command = f"labeltrace train --resume {shlex.quote(str(error.folder))}"
+            raise typer.Exit(complain(f"stopped after {error.epoch} epochs, all saved. Go on with: {command}", 130))
+        if isinstance(error, Diverged):
+            raise typer.Exit(complain(str(error), 1))
