@@ -4,7 +4,9 @@ import numpy as np
 import torch
 
 from labeltrace.data import add_noise, from_arrays
+from labeltrace.data.draws import Draws
 from labeltrace.engine import RunConfig
+from labeltrace.learners.base import Batch
 
 
 def blobs(count=96, classes=3, features=6, spread=0.4, seed=0, noise=0.25):
@@ -37,6 +39,12 @@ def config(learner="rolr", **changes):
         **changes.pop("settings", {}),
     }
     return RunConfig.model_validate({**quick, **changes})
+
+
+def batch(index, inputs, observed, beside=None, progress=0.0, seed=0):
+    """A batch as the engine would make it."""
+    draws, once = Draws.at(index, seed), Draws.at(torch.zeros(1, dtype=torch.int64), seed, 1)
+    return Batch(index, inputs, observed, draws, once, torch.tensor(progress), beside)
 
 
 def weights(trained):

@@ -78,8 +78,8 @@ def human(fake_cifar: Callable[..., Any]) -> Callable[[str], Human]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the registered loaders read CIFAR folders that hold fewer images than the official ones."""
-    monkeypatch.setattr(cifar_n, "_load_cifar10", lambda root, seed, strict: load_cifar10(root, strict=False))
-    monkeypatch.setattr(cifar_n, "_load_cifar100", lambda root, seed, strict: load_cifar100(root, strict=False))
+    monkeypatch.setattr(cifar_n, "load_cifar10", lambda root, strict: load_cifar10(root, strict=False))
+    monkeypatch.setattr(cifar_n, "load_cifar100", lambda root, strict: load_cifar100(root, strict=False))
 
 
 def load(name: str, root: Path) -> Any:

@@ -1,5 +1,6 @@
 """A run as asked for: YAML and flags merged, mistakes answered in one line, the resolved record repeats the run."""
 
+import dataclasses
 import typing
 
 import pytest
@@ -8,8 +9,10 @@ import typer
 import saved
 import toy
 from labeltrace import cli
+from labeltrace.data import ReadOptions
 from labeltrace.engine import RunConfig, load_config, train
 from labeltrace.errors import InputError
+from labeltrace.validation import build
 
 
 def written(tmp_path, text):
@@ -156,20 +159,42 @@ VALUES = {
     "noise": "pair",
     "rate": 0.25,
     "noise_seed": 8,
+    "noise_file": "noise.npz",
+    "foreign": "cifar100",
+    "foreign_root": "other/folder",
     "learner": "cross_entropy",
     "preset": "cifar",
     "controller": "coupled",
     "model": "mlp",
+    "weights": "weights.pth",
     "epochs": 3,
+    "epoch_samples": 50,
     "seed": 9,
     "device": "cpu",
     "precision": "fp32",
     "tensorboard": True,
     "checkpoint_seconds": 1.5,
+    "read": {"workers": 0},
     "settings": {"lr": 0.5},
     "trace": {"alpha": 0.4},
 }
-SET_ONLY = {"checkpoint_seconds", "settings", "trace"}
+SET_ONLY = {"checkpoint_seconds", "read", "settings", "trace"}
+
+READ = {
+    "labels": "labels.csv",
+    "test": "test/folder",
+    "path_column": "file",
+    "label_column": "kind",
+    "split_column": "part",
+    "id_column": "number",
+    "truth_column": "right",
+    "image_size": 64,
+    "flip": False,
+    "bad_images": "skip",
+    "cache_gb": 2.5,
+    "memory_gb": 0.5,
+    "workers": 3,
+}
 
 
 @pytest.fixture
@@ -207,6 +232,16 @@ def test_every_plain_key_has_a_flag(asked_for, key):
     assert asked_for(*words) == RunConfig.model_validate({key: VALUES[key]})
 
 
+@pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(ReadOptions)])
+def test_every_option_of_reading_has_a_flag(asked_for, key):
+    assert key in READ, "a new option: give it a value above"
+    assert READ[key] != getattr(ReadOptions(), key)
+    flag = f"--{key.replace('_', '-')}"
+    words = [f"--no-{key}"] if READ[key] is False else [flag, str(READ[key])]
+    found = build(ReadOptions, asked_for(*words).read, "read")
+    assert found == build(ReadOptions, {key: READ[key]}, "read")
+
+
 @pytest.mark.parametrize("word", ["settings.lr=0.5", "trace.alpha=0.5"])
 def test_nested_keys_are_set_with_a_dot(asked_for, word):
     record, name = word.split("=")[0].split(".")
@@ -224,7 +259,7 @@ def test_the_command_has_no_flag_for_a_key_that_is_gone():
         "as_json",
         "help",
     }
-    assert about_the_run == set(RunConfig.model_fields) - SET_ONLY
+    assert about_the_run == (set(RunConfig.model_fields) - SET_ONLY) | set(READ)
 
 
 def test_a_flag_lies_on_top_of_the_file(asked_for, tmp_path):

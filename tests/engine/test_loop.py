@@ -339,16 +339,16 @@ def test_an_epoch_of_some_samples_draws_them_alike_from_all_classes_and_anew():
     for epoch in range(4):
         loop.begin(epoch)
         seen = torch.cat([batch.index for batch in watched(loop, batch_size=6)])
-        assert sorted(seen.tolist()) == loop.chosen.tolist()
-        assert torch.bincount(data.train.labels[loop.chosen]).tolist() == [4, 4, 4]
-        chosen.append(tuple(loop.chosen.tolist()))
+        assert sorted(seen.tolist()) == loop.chosen().tolist()
+        assert torch.bincount(data.train.labels[loop.chosen()]).tolist() == [4, 4, 4]
+        chosen.append(tuple(loop.chosen().tolist()))
     assert len(set(chosen)) == 4
 
 
 def test_scores_of_some_samples_stand_at_their_places():
     data = toy.blobs(count=60)
     loop = make_loop(data, epoch_samples=24)
-    scores, seen = loop.score(), loop.chosen
+    scores, seen = loop.score(), loop.chosen()
     with torch.no_grad():
         logits = loop.networks[0].eval()(data.views.plain(data.train.inputs)).logits
     loss = F.cross_entropy(logits, data.train.labels, reduction="none")
@@ -362,4 +362,4 @@ def test_scores_of_some_samples_stand_at_their_places():
 
 def test_an_epoch_of_more_samples_than_there_are_is_all_of_them():
     loop = make_loop(toy.blobs(count=20), epoch_samples=50)
-    assert loop.chosen is None
+    assert loop.chosen().tolist() == list(range(20))

@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from labeltrace import Coupled, Evidence, Trace
-from labeltrace.data.draws import Draws
 from labeltrace.data.views import FeatureViews
-from labeltrace.learners import Batch, RoLR
+from labeltrace.learners import RoLR
 from labeltrace.learners.rolr import RoLRSettings
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, sharpen
@@ -33,9 +32,8 @@ def make(controller=None, size=20, classes=3, **settings):
 def batch(size=8, seed=0):
     g = torch.Generator().manual_seed(seed)
     index = torch.arange(size)
-    return Batch(
-        index, torch.randn(size, 4, generator=g), torch.randint(3, (size,), generator=g), Draws.at(index, 0, 0)
-    )
+    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(3, (size,), generator=g)
+    return toy.batch(index, inputs, observed)
 
 
 def test_fact_1_target():

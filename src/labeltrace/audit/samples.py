@@ -32,7 +32,7 @@ def samples_table(trained: Trained) -> pa.Table:
     """
     train, classes = trained.plan.dataset.train, trained.plan.dataset.classes
     judged, scores = trained.judgement, trained.judgement.scores
-    observed, suggested = train.labels, scores.suggested.cpu()
+    observed, suggested = train.labels, judged.suggested.cpu()
     columns: dict[str, pa.Array] = {
         "index": pa.array(range(len(train)), pa.int64()),
         "id": pa.array([train.id_of(i) for i in range(len(train))], pa.string()),
@@ -40,16 +40,16 @@ def samples_table(trained: Trained) -> pa.Table:
         "suggested": pa.array(suggested.numpy(), pa.int32()),
         "clean": _numbers(judged.clean),
         "structure": _numbers(scores.structure, len(train)),
-        "agreement": pa.nulls(len(train), pa.bool_()) if scores.agree is None else pa.array(scores.agree.cpu().numpy()),
+        "agreement": pa.nulls(len(train), pa.bool_()) if judged.agree is None else pa.array(judged.agree.cpu().numpy()),
         "observed_reliability": _numbers(judged.observed_reliability),
         "pseudo_reliability": _numbers(judged.pseudo_reliability),
         "a": _numbers(judged.a),
         "b": _numbers(judged.b),
         "weight": _numbers(judged.weight),
         "decision": pa.array(
-            decide(observed, suggested, judged.observed_reliability.cpu(), scores.confidence.cpu()), pa.string()
+            decide(observed, suggested, judged.observed_reliability.cpu(), judged.confidence.cpu()), pa.string()
         ),
-        "confidence": _numbers(scores.confidence),
+        "confidence": _numbers(judged.confidence),
         "drift": _numbers(None if scores.drift is None else scores.drift[0], len(train)),
     }
     if train.truth is not None:

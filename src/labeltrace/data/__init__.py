@@ -1,6 +1,19 @@
 """Datasets, label noise and views: what a run is trained on."""
 
-from labeltrace.data import cifar, cifar_n, digits, noise_instance, noise_make, noise_maps  # noqa: F401  (importing registers)
+from labeltrace.data import (  # noqa: F401  (importing registers)
+    animal10n,
+    cifar,
+    cifar_n,
+    clothing1m,
+    digits,
+    food101n,
+    noise_instance,
+    noise_make,
+    noise_maps,
+    red_mini_imagenet,
+    tiny_imagenet,
+    webvision,
+)
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets
 from labeltrace.data.decode import BadImage

@@ -10,6 +10,7 @@ import codecs
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets
+from labeltrace.data.layout import Finding, attempt, checks, found_in
 from labeltrace.data.views import ImageViews
 
 PIXELS = 3 * 32 * 32
@@ -106,13 +108,11 @@ def cifar100_coarse(fine: Tensor) -> Tensor:
     return table[fine]
 
 
-@datasets.register("cifar10", "CIFAR-10, 50,000 images of 10 classes, python version under --root")
-def load_cifar10(root: str | Path | None = None, seed: int = 0, strict: bool = True) -> Dataset:
+def load_cifar10(root: str | Path | None = None, strict: bool = True) -> Dataset:
     """Return CIFAR-10 from `root`, which is `cifar-10-batches-py` or the folder that holds it.
 
     Args:
         root: the folder; the dataset is not downloaded.
-        seed: not used, the split is the official one.
         strict: whether each file must hold its official number of images.
 
     Raises:
@@ -125,8 +125,7 @@ def load_cifar10(root: str | Path | None = None, seed: int = 0, strict: bool = T
     return _load(_CIFAR10, root, strict)
 
 
-@datasets.register("cifar100", "CIFAR-100, 50,000 images of 100 classes, python version under --root")
-def load_cifar100(root: str | Path | None = None, seed: int = 0, strict: bool = True) -> Dataset:
+def load_cifar100(root: str | Path | None = None, strict: bool = True) -> Dataset:
     """Return CIFAR-100 with its 100 fine classes from `root`; arguments and errors as for `load_cifar10`.
 
     >>> load_cifar100()
@@ -134,6 +133,35 @@ def load_cifar100(root: str | Path | None = None, seed: int = 0, strict: bool = 
     labeltrace.data.dataset.DatasetError: CIFAR-100 train and test: expected ROOT/cifar-100-python, found no root...
     """
     return _load(_CIFAR100, root, strict)
+
+
+datasets.add(
+    "cifar10",
+    lambda root, seed, read: load_cifar10(root),
+    "CIFAR-10, 50,000 images of 10 classes, python version under --root",
+)
+datasets.add(
+    "cifar100",
+    lambda root, seed, read: load_cifar100(root),
+    "CIFAR-100, 50,000 images of 100 classes, python version under --root",
+)
+
+
+def check_cifar(official: _Official, root: Path | None, strict: bool = True) -> list[Finding]:
+    """Return what is missing or wrong in a folder of CIFAR, file by file."""
+    found: list[Finding] = []
+    folder = attempt(found, root or Path("ROOT"), lambda: _folder(official, root))
+    if folder is None:
+        return found
+    for part, files in (("train", official.train), ("test", official.test)):
+        for file, count in files.items():
+            attempt(found, folder / file, partial(_split, official, folder, part, {file: count}, strict))
+    attempt(found, folder / official.meta, lambda: _classes(official, folder))
+    return found
+
+
+checks["cifar10"] = partial(check_cifar, _CIFAR10)
+checks["cifar100"] = partial(check_cifar, _CIFAR100)
 
 
 def _load(official: _Official, root: str | Path | None, strict: bool) -> Dataset:
@@ -165,13 +193,7 @@ def _remedy(official: _Official) -> str:
 
 
 def _missing(official: _Official, part: str, path: Path, folder: Path) -> DatasetError:
-    if folder.is_dir():
-        inside = sorted(entry.name for entry in folder.iterdir())
-        found = ", ".join(inside[:8]) + (", …" if len(inside) > 8 else "") if inside else "nothing"
-        found = f"{found} in {folder}"
-    else:
-        found = f"a file at {folder}" if folder.exists() else f"no folder {folder}"
-    return DatasetError(f"{official.title} {part}: expected {path}, found {found}. {_remedy(official)}")
+    return DatasetError(f"{official.title} {part}: expected {path}, found {found_in(folder)}. {_remedy(official)}")
 
 
 def _split(official: _Official, folder: Path, part: str, files: dict[str, int], strict: bool) -> Split:

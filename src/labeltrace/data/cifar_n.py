@@ -11,6 +11,7 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltrace.data.cifar import cifar100_coarse, load_cifar10, load_cifar100
+from labeltrace.data.cifar import _CIFAR10, _CIFAR100, check_cifar, cifar100_coarse, load_cifar10, load_cifar100
 from labeltrace.data.dataset import Dataset, DatasetError, datasets
+from labeltrace.data.layout import Finding, attempt, checks
 
 REPOSITORY = "UCSC-REAL/cifar-10-100n"
 
@@ -30,10 +32,6 @@ medium_mammals non-insect_invertebrates people reptiles small_mammals trees vehi
 """
 COARSE_NAMES = tuple(_NAMES.split())
 """The 20 superclasses of CIFAR-100, in the order of the official coarse labels."""
-
-# The registry knows a loader by (root, seed); these two also take `strict`.
-_load_cifar10: Callable[..., Dataset] = load_cifar10
-_load_cifar100: Callable[..., Dataset] = load_cifar100
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,13 @@ _CIFAR100N = _Release(
 _CIFAR100N_COARSE = replace(_CIFAR100N, clean="clean_coarse_label", keys={"coarse": "noisy_coarse_label"})
 
 
-def load_cifar10n(kind: str, root: str | Path | None = None, seed: int = 0, strict: bool = True) -> Dataset:
+def load_cifar10n(kind: str, root: str | Path | None = None, strict: bool = True) -> Dataset:
     """Return CIFAR-10 with human labels to train on; the true labels are kept as truth, the test labels are clean.
 
     Args:
         kind: "aggre" (majority of three people), "rand1", "rand2", "rand3" (one person each), "worst" (a wrong label
             wherever one of the three is wrong).
         root: the folder of CIFAR-10, as for `load_cifar10`, with `CIFAR-10_human.pt` in it or beside it.
-        seed: not used, the split is the official one.
         strict: whether CIFAR's files must hold their official numbers of images.
 
     Raises:
@@ -95,11 +92,11 @@ def load_cifar10n(kind: str, root: str | Path | None = None, seed: int = 0, stri
     """
     _check_kind(kind, _CIFAR10N.title, tuple(_CIFAR10N.keys))
     path = _find(_CIFAR10N, root)
-    data = _load_cifar10(root, seed, strict)
+    data = load_cifar10(root, strict)
     return _relabel(data, f"cifar10n-{kind}", _CIFAR10N, path, kind)
 
 
-def load_cifar100n(kind: str, root: str | Path | None = None, seed: int = 0, strict: bool = True) -> Dataset:
+def load_cifar100n(kind: str, root: str | Path | None = None, strict: bool = True) -> Dataset:
     """Return CIFAR-100 with human labels: "fine", 100 classes, or "coarse", the 20 superclasses (in test labels too).
 
     The label file is `CIFAR-100_human.pt`; arguments and errors as for `load_cifar10n`.
@@ -110,7 +107,7 @@ def load_cifar100n(kind: str, root: str | Path | None = None, seed: int = 0, str
     """
     _check_kind(kind, _CIFAR100N.title, ("fine", "coarse"))
     path = _find(_CIFAR100N, root)
-    data = _load_cifar100(root, seed, strict)
+    data = load_cifar100(root, strict)
     if kind == "fine":
         return _relabel(data, "cifar100n-fine", _CIFAR100N, path, kind)
     train = replace(data.train, labels=cifar100_coarse(data.train.labels))
@@ -120,10 +117,19 @@ def load_cifar100n(kind: str, root: str | Path | None = None, seed: int = 0, str
 
 
 def _register(name: str, about: str, load: Callable[..., Dataset], kind: str) -> None:
-    def loader(root: Path | None = None, seed: int = 0) -> Dataset:
-        return load(kind, root, seed)
+    datasets.add(name, lambda root, seed, read: load(kind, root), about)
+    checks[name] = partial(check_cifar_n, load, kind)
 
-    datasets.add(name, loader, about)
+
+def check_cifar_n(load: Callable[..., Dataset], kind: str, root: Path | None, strict: bool = True) -> list[Finding]:
+    """Return what is missing or wrong in a folder of CIFAR-N: file by file of CIFAR, then the file of labels."""
+    release, official = (_CIFAR10N, _CIFAR10) if load is load_cifar10n else (_CIFAR100N, _CIFAR100)
+    found = check_cifar(official, root, strict)
+    path = attempt(found, Path("ROOT" if root is None else root, release.file), lambda: _find(release, root))
+    if path is not None:  # without the images the labels can be read but not compared
+        read = partial(load, kind, root, strict) if not found else partial(read_human_labels, path)
+        attempt(found, path, read)
+    return found
 
 
 _register("cifar10n-aggre", "CIFAR-10 with human labels, the majority of three (9 % wrong)", load_cifar10n, "aggre")

@@ -70,7 +70,7 @@ def prepare(dataset: Dataset, read: ReadOptions, progress: Progress | None = Non
                 progress(before + count, total)
 
         assert isinstance(split.inputs, Images)
-        pixels, bad = _read(split.inputs, read, tell)
+        pixels, bad = read_images(split.inputs, read, tell)
         done += len(split)
         if len(bad) == len(split):
             raise DatasetError(
@@ -84,8 +84,22 @@ def prepare(dataset: Dataset, read: ReadOptions, progress: Progress | None = Non
     return replace(dataset, train=parts["train"], test=parts["test"]), skipped
 
 
-def _read(images: Images, read: ReadOptions, tell: Callable[[int], None]) -> tuple[Tensor | None, dict[int, BadImage]]:
-    """Decode all images; return their pixels if they fit in memory, and those that cannot be used by their number."""
+def read_images(
+    images: Images, read: ReadOptions, tell: Callable[[int], None]
+) -> tuple[Tensor | None, dict[int, BadImage]]:
+    """Decode all images through the cache, in worker processes.
+
+    Args:
+        images: to be decoded; they read through the cache from now on.
+        read: how.
+        tell: told how many have been read.
+
+    Returns:
+        The pixels [N, 3, side, side] if they fit in memory, and by its number each image that cannot be used.
+
+    Raises:
+        BadImage: the first of these, where reading stops at it.
+    """
     images.use_cache(open_cache(f"{images.names.sha256()[:24]}-{images.side}", len(images), images.side, read.cache_gb))
     fits = 3 * images.side**2 * len(images) <= read.memory_gb * GIGABYTE
     pixels = torch.empty(images.shape, dtype=torch.uint8) if fits else None

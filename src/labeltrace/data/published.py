@@ -102,7 +102,7 @@ class Published:
             if read.bad_images == "stop":
                 _look(folder, listed.part, images, range(0, len(images), max(1, len(images) // SAMPLE)))
             # A list that names an image twice leaves the number as the only name.
-            ids = images.names if len(set(images.names)) == len(images) else None
+            ids = images.names if len(set(listed.paths)) == len(images) else None
             splits.append(Split(images, torch.tensor(listed.labels, dtype=torch.int64), ids=ids))
         return Dataset(self.name, splits[0], splits[1], contents.classes, views)
 

@@ -55,6 +55,9 @@ class Judgement:
 
     scores: Scores
     clean: Tensor
+    agree: Tensor | None
+    suggested: Tensor
+    confidence: Tensor
     observed_reliability: Tensor
     pseudo_reliability: Tensor
     a: Tensor
@@ -142,12 +145,7 @@ class _Run:
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         for member in range(planned.learner.networks_needed):
-            torch.manual_seed(run_seed(config.seed, member))
-            network = planned.make_network()
-            if config.weights is not None:
-                report = load_weights(network, config.weights)
-                if member == 0:
-                    reporter.note(report)
+            network = self._fresh(member)
             if len(dataset.input_shape) == 3:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
@@ -172,10 +170,26 @@ class _Run:
             reporter,
             workers=planned.read.processes,
             epoch_samples=config.epoch_samples,
+            keeps=self.learner.keeps,
+            fresh=lambda member, number: self._fresh(member, number).state_dict(),
         )
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
         self.best = -1.0
+
+    def _fresh(self, member: int, restart: int | None = None) -> nn.Module:
+        """A network as it is before training; a restart draws other weights and leaves the random state alone."""
+        config, planned = self.plan.config, self.plan
+        with torch.random.fork_rng(devices=[], enabled=restart is not None):
+            torch.manual_seed(run_seed(config.seed, member, *(() if restart is None else (restart,))))
+            network = planned.make_network()
+            if config.weights is not None:
+                report = load_weights(network, config.weights)
+                if member == 0 and restart is None:
+                    self.reporter.note(report)
+            like = planned.dataset.train.inputs
+            sample = torch.zeros((2, *like.shape[1:]), dtype=like.dtype if isinstance(like, Tensor) else torch.uint8)
+            return planned.learner.extend(planned.settings, network, planned.dataset.views.plain(sample))
 
     def train(self, resume: bool) -> Trained:
         epochs = self.plan.settings.epochs
@@ -198,7 +212,7 @@ class _Run:
                 self.reporter.epoch(record)
             self.checkpoints.flush()
             self.loop.begin(epochs)
-            self.loop.chosen = None  # every sample gets its row
+            self.loop.some = None  # every sample gets its row
             judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
         except KeyboardInterrupt:
             self.checkpoints.flush()
@@ -248,6 +262,8 @@ class _Run:
         steps = sum(log["steps"] for log in phases.values())
         record["loss"] = sum(log["loss"] * log["steps"] for log in phases.values()) / max(steps, 1)
         record["phases"] = phases
+        if loop.notes:
+            record["notes"] = loop.notes
         if test is not None:
             record["test_accuracy"] = self._test_accuracy(test.labels)
         if loop.scores is not None and train.truth is not None:
@@ -262,28 +278,30 @@ class _Run:
     def _judge(self, scores: Scores, epoch: int) -> Judgement:
         """Let the controller judge every sample by the numbers of a pass."""
         controller: Controller | None = self.plan.controller
-        clean = self.learner.cleanliness(scores)
+        clean, agree = self.learner.cleanliness(scores), self.learner.agreement(scores)
+        suggested, confidence = self.learner.suggestion(scores)
         ones = torch.ones_like(clean)
-        if controller is None:
-            return Judgement(scores, clean, clean, scores.confidence, ones, 1 - ones, ones)
-        counted = self.learner.controller_epoch(epoch)
-        observed, pseudo = controller.reliabilities(clean, scores.structure, scores.agree, scores.confidence, counted)
-        a, b = observed, (1 - observed) * pseudo
-        return Judgement(scores, clean, observed, pseudo, a, b, controller.weigh(a, b))
+        observed, pseudo, a, b, weight = clean, confidence, ones, 1 - ones, ones
+        if controller is not None:
+            counted = self.learner.controller_epoch(epoch)
+            observed, pseudo = controller.reliabilities(clean, scores.structure, agree, confidence, counted)
+            a, b = observed, (1 - observed) * pseudo
+            weight = controller.weigh(a, b)
+        return Judgement(scores, clean, agree, suggested, confidence, observed, pseudo, a, b, weight)
 
     def _signals(self, judged: Judgement) -> dict[str, float]:
         train, structure = self.plan.dataset.train, judged.scores.structure
         assert train.truth is not None
-        seen = slice(None) if self.loop.chosen is None else self.loop.chosen.cpu()
+        seen = slice(None) if self.loop.some is None else self.loop.some.cpu()
         return signals(
             observed=train.labels[seen],
             truth=train.truth[seen],
-            suggested=judged.scores.suggested.cpu()[seen],
+            suggested=judged.suggested.cpu()[seen],
             clean=judged.clean.cpu()[seen],
             structure=None if structure is None else structure.cpu()[seen],
             observed_reliability=judged.observed_reliability.cpu()[seen],
             pseudo_reliability=judged.pseudo_reliability.cpu()[seen],
-            confidence=judged.scores.confidence.cpu()[seen],
+            confidence=judged.confidence.cpu()[seen],
         )
 
     def _state(self, epochs_done: int) -> dict[str, Any]:
@@ -294,6 +312,7 @@ class _Run:
             "networks": [network.state_dict() for network in self.networks],
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "memory": self.memory.state_dict(),
+            "companions": {name: module.state_dict() for name, module in self.learner.companions().items()},
             "generators": {"cpu": torch.get_rng_state(), "cuda": cuda},
             "best": self.best,
             "config": dump_config(self.plan.config),
@@ -311,6 +330,8 @@ class _Run:
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(saved)
             self.memory.load_state_dict(state["memory"])
+            for name, module in self.learner.companions().items():
+                module.load_state_dict(state["companions"][name])
         except (ValueError, KeyError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{self.folder.last}: not a checkpoint of this run ({reason})") from None

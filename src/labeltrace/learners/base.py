@@ -28,12 +28,18 @@ class Batch:
         inputs: [B, C, H, W] uint8 images or [B, D] float features.
         observed: [B] observed classes.
         draws: the randomness of these samples in this pass; fork it per view.
+        once: the randomness of the step itself (one stream, [1, n] numbers): a mixing weight, say.
+        progress: 0-d, share of the pass that lay behind when the step began.
+        beside: samples of the second list that `Loop.train` was given, as many as of the first.
     """
 
     index: Tensor
     inputs: Tensor
     observed: Tensor
     draws: Draws
+    once: Draws
+    progress: Tensor
+    beside: Batch | None = None
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,38 @@ class Loop(Protocol):
         passes: int = 1,
         drop_last: bool = False,
         label: str,
+        index: Tensor | None = None,
+        beside: Tensor | None = None,
     ) -> None:
-        """Run `step` over the training set in shuffled batches of one size and descend its loss.
+        """Run `step` over samples in shuffled batches of one size and descend its loss.
 
         Networks in `members` are in train mode and updated; the others are in eval mode. A last short batch is
         filled up with samples of the same pass, or dropped.
+
+        Args:
+            step: batch → outcome.
+            members: numbers of the networks that are trained.
+            batch_size: of every step.
+            passes: how often the samples are walked.
+            drop_last: leave out what does not fill a batch.
+            label: name of this phase in the logs.
+            index: sample numbers of the pass, repeats allowed; None for the whole (epoch's) training set. An empty
+                list trains nothing.
+            beside: a second list; each step also gets a batch of it, which starts anew when the list is used up. With
+                an empty list `Batch.beside` is None.
         """
 
     def score(self, view: str = "plain") -> Scores:
         """Score the whole training set (once per epoch: a second call returns the same scores)."""
+
+    def chosen(self) -> Tensor:
+        """Return the numbers of the samples that this epoch is about, ascending: all, unless the run takes some."""
+
+    def restart(self, number: int) -> None:
+        """Give every network fresh weights, the `number`-th set, and its optimizer a fresh state."""
+
+    def note(self, message: str) -> None:
+        """Say something that a person should know; it stands in the epoch's record and in the log."""
 
 
 class Learner(ABC):
@@ -87,6 +116,8 @@ class Learner(ABC):
     refurbishes: ClassVar[bool] = True
     settings_type: ClassVar[type[LearnerSettings]]
     presets: ClassVar[Mapping[str, Preset]]
+    #: what a scoring pass keeps of every sample besides its numbers: "probabilities" [M, N, C], "embedding" [M, N, D]
+    keeps: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -108,6 +139,14 @@ class Learner(ABC):
     def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
         """Return what this learner remembers of each sample."""
         return {}
+
+    @classmethod
+    def extend(cls, settings: LearnerSettings, network: nn.Module, sample: Tensor) -> nn.Module:
+        """Return the network with what this learner adds to it (heads, say); `sample` [2, …] is what it takes.
+
+        The result still returns an `Output` when it is called with inputs alone.
+        """
+        return network
 
     @classmethod
     def optimizer(cls, settings: LearnerSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -144,6 +183,18 @@ class Learner(ABC):
     def cleanliness(self, scores: Scores) -> Tensor:
         """Return [N] how clean this learner holds each label to be after a scoring pass."""
         return scores.clean
+
+    def agreement(self, scores: Scores) -> Tensor | None:
+        """Return [N] whether the two votes of each sample agree; None for a learner without a second vote."""
+        return scores.agree
+
+    def suggestion(self, scores: Scores) -> tuple[Tensor, Tensor]:
+        """Return the class [N] of each sample's pseudo target, and its probability [N]."""
+        return scores.suggested, scores.confidence
+
+    def companions(self) -> dict[str, nn.Module]:
+        """Return modules that belong to the run's state but are not trained (an average of weights, say)."""
+        return {}
 
 
 learners: Registry[type[Learner]] = Registry("learner")

@@ -35,6 +35,8 @@ class Scores:
         suggested: [N] class of the pseudo target.
         confidence: [N] max_c of the pseudo target.
         agree: [N] whether the first two networks name the same class; None for one network.
+        probabilities: [M, N, C] predictions, or None where the pass does not keep them.
+        embedding: [M, N, D] pooled features of the last stage, or None where the pass does not keep them.
     """
 
     loss: Tensor
@@ -44,6 +46,8 @@ class Scores:
     suggested: Tensor
     confidence: Tensor
     agree: Tensor | None
+    probabilities: Tensor | None = None
+    embedding: Tensor | None = None
 
     @property
     def clean(self) -> Tensor:
@@ -58,14 +62,16 @@ class Scores:
     def spread(self, index: Tensor, count: int) -> Scores:
         """Return scores of `count` samples of which these are the ones at `index`; NaN, class 0 and False elsewhere."""
 
-        def wide(values: Tensor | None) -> Tensor | None:
+        def wide(values: Tensor | None, axis: int) -> Tensor | None:
             if values is None:
                 return None
-            empty = values.new_full((*values.shape[:-1], count), math.nan if values.is_floating_point() else 0)
-            empty[..., index] = values
-            return empty
+            shape = [*values.shape[:axis], count, *values.shape[axis + 1 :]]
+            empty = values.new_full(shape, math.nan if values.is_floating_point() else 0)
+            return empty.index_copy(axis, index, values)
 
-        return Scores(**{field.name: wide(getattr(self, field.name)) for field in fields(self)})  # type: ignore[arg-type]
+        flat = {"suggested", "confidence", "agree"}  # [N]; all others begin with a network each
+        named = {f.name: wide(getattr(self, f.name), 0 if f.name in flat else 1) for f in fields(self)}
+        return Scores(**named)  # type: ignore[arg-type]
 
 
 def mean_prediction(probabilities: Tensor) -> Tensor:
@@ -80,6 +86,7 @@ class ScorePass:
         settings: how drift becomes confidence.
         seed: of the mixture fit and of the fillers of the last group.
         pseudo: [M, B, C] probabilities → [B, C] pseudo target.
+        keeps: which rows of every sample to keep besides its numbers, "probabilities" or "embedding".
     """
 
     def __init__(
@@ -88,10 +95,12 @@ class ScorePass:
         *,
         seed: int = 0,
         pseudo: Callable[[Tensor], Tensor] = mean_prediction,
+        keeps: Sequence[str] = (),
     ) -> None:
         self.settings = settings or StructureSettings()
         self.seed = seed
         self.pseudo = pseudo
+        self._kept: dict[str, list[Tensor]] = {name: [] for name in keeps}
         self._index: list[Tensor] = []
         self._columns: dict[str, list[Tensor]] = {"loss": [], "suggested": [], "confidence": [], "agree": []}
         self._drift: list[Tensor] = []
@@ -113,6 +122,11 @@ class ScorePass:
         if members > 1:
             votes = probabilities.argmax(2)
             self._columns["agree"].append((votes[0] == votes[1])[None])
+        if "probabilities" in self._kept:
+            self._kept["probabilities"].append(probabilities)
+        if "embedding" in self._kept:  # a network without stages is known by its logits
+            last = [output[1][-1] if len(output[1]) else output[0] for output in outputs]
+            self._kept["embedding"].append(torch.stack([pool(work(f), "gap") for f in last]))
         stages = [len(output[1]) for output in outputs]
         if 1 in stages:
             raise ValueError(
@@ -142,6 +156,7 @@ class ScorePass:
             suggested=column["suggested"][0],
             confidence=column["confidence"][0],
             agree=column["agree"][0] if "agree" in column else None,
+            **{name: torch.cat(parts, 1)[:, inverse] for name, parts in self._kept.items()},
         )
 
     def _group(self, features: list[list[Tensor]]) -> None:
