@@ -274,7 +274,7 @@ def test_a_size_that_cannot_be_true_is_refused_unread() -> None:
     data = bytearray(packed(Image.fromarray(noise(4, 4)), "PNG"))
     data[12:24] = head
     data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
-    with pytest.raises(BadImage, match="cannot be decoded .*exceeds limit"):
+    with pytest.raises(BadImage, match=r"cannot be decoded .*exceeds limit"):
         read(bytes(data), 8)
 
 

@@ -108,7 +108,7 @@ def test_a_test_set_in_an_npz(tmp_path: Path) -> None:
     labels = npy(tmp_path, LABELS, "y.npy")
     data = load(npy(tmp_path, FEATURES), labels=labels, test=npz(tmp_path, x=FEATURES[:1], y=LABELS[:1]))
     assert data.test is not None and data.test.labels.tolist() == [1]
-    with pytest.raises(DatasetError, match="x.npy: an .npy file carries no labels; put the test set into an .npz"):
+    with pytest.raises(DatasetError, match=r"x.npy: an .npy file carries no labels; put the test set into an .npz"):
         load(npy(tmp_path, FEATURES), labels=labels, test=npy(tmp_path, FEATURES))
 
 
@@ -176,10 +176,10 @@ def test_files_cut_short_are_named(tmp_path: Path) -> None:
 
 def test_files_under_a_wrong_name_are_told(tmp_path: Path) -> None:
     npy(tmp_path, FEATURES).rename(tmp_path / "z.npz")
-    with pytest.raises(DatasetError, match="an .npy array under the name of an .npz file"):
+    with pytest.raises(DatasetError, match=r"an .npy array under the name of an .npz file"):
         load(tmp_path / "z.npz")
     npz(tmp_path, x=FEATURES).rename(tmp_path / "z.npy")
-    with pytest.raises(DatasetError, match="a .npz archive under the name of an .npy file"):
+    with pytest.raises(DatasetError, match=r"a .npz archive under the name of an .npy file"):
         load(tmp_path / "z.npy", labels=tmp_path / "z.npy")
 
 

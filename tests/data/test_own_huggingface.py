@@ -110,7 +110,7 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
     features = {"img": {"_type": "Image"}, "fine": CLASSES, "coarse": coarse}
     columns = {"img": pa.array([png(1), png(2)], IMAGE), "fine": [0, 1], "coarse": [2, 0]}
     path = save(tmp_path / "d", columns, features)
-    with pytest.raises(DatasetError, match="which column holds the labels.* --label-column: 'fine', 'coarse'"):
+    with pytest.raises(DatasetError, match=r"which column holds the labels.* --label-column: 'fine', 'coarse'"):
         load(path)
     data = load(path, label_column="coarse")
     assert data.classes == ("p", "q", "r") and data.train.labels.tolist() == [2, 0] and levels(data) == [1, 2]
@@ -188,7 +188,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
         load(path)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps({**state, "_indices_data_files": [{"filename": "indices.arrow"}]}))
-    with pytest.raises(DatasetError, match="rows are kept in another order .* save it with a newer datasets"):
+    with pytest.raises(DatasetError, match=r"rows are kept in another order .* save it with a newer datasets"):
         load(path)
     for text in ("{", "[]"):
         (path / "state.json").write_text(text)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import toy
 from labeltrace import Coupled, Evidence, Trace
 from labeltrace.data.views import FeatureViews
 from labeltrace.learners import RoLR

@@ -22,8 +22,8 @@ LAYOUT = "expected one folder per class with its images; or pass a table of path
 def read_folder(root: Path) -> tuple[Part, Part | None]:
     """Return the training part and, where there is one, the test part of an image folder.
 
-    Folders `train` and `test` (or `val`) in it are taken as the splits; `train` alone beside folders of other names is a
-    class. Samples are in the order of their names, whatever the file system's.
+    Folders `train` and `test` (or `val`) in it are taken as the splits; `train` alone beside folders of other names is
+    a class. Samples are in the order of their names, whatever the file system's.
 
     Raises:
         DatasetError: no class folders, a class without images, a test class without training images.

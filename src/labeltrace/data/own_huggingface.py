@@ -1,8 +1,8 @@
 """A dataset that Hugging Face's `datasets` saved with `save_to_disk`, read from its Arrow files.
 
 A folder holds `dataset_info.json` (the columns), `state.json` (the files) and `data-*.arrow` (streams of record
-batches, mapped into memory here, so that a row is read when it is asked for). With several splits each is such a folder,
-and `dataset_dict.json` lists them. (Layout as written by datasets 5.2.)
+batches, mapped into memory here, so that a row is read when it is asked for). With several splits each is such a
+folder, and `dataset_dict.json` lists them. (Layout as written by datasets 5.2.)
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_arrow(files: list[Path], columns: list[str] | None = None) -> Any:
 
 def _read_split(folder: Path, read: ReadOptions) -> Part:
     info, state = _json(folder / "dataset_info.json"), _json(folder / "state.json")
-    if state.get("_indices_files") or state.get("_indices_data_files"):  # written by datasets before 1.6
+    if state.get("_indices_files") or state.get("_indices_data_files"):  # older versions of datasets
         raise DatasetError(
             f"{folder}: rows are kept in another order than they are listed; save it with a newer datasets"
         )
