@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from labeltrace.data.download import ARCHIVES, Archive
+from labeltrace.data.sets.download import ARCHIVES, Archive
 
 NAME = "cifar10"
 FOLDER = "cifar-10-batches-py"

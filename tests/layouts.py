@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from labeltrace.data import animal10n, clothing1m, food101n, red_mini_imagenet, tiny_imagenet, webvision
+from labeltrace.data.sets import animal10n, clothing1m, food101n, red_mini_imagenet, tiny_imagenet, webvision
 
 
 def picture(path: Path, number: int = 0, size: tuple[int, int] = (12, 10)) -> None:

@@ -15,7 +15,7 @@ import archive_server
 from archive_server import FOLDER, NAME, Server
 from labeltrace import cli
 from labeltrace.commands import download as module
-from labeltrace.data import download as library
+from labeltrace.data.sets import download as library
 from labeltrace.errors import InputError
 
 OFFICIAL = archive_server.official()

@@ -23,9 +23,9 @@ from labeltrace.data import (
     load_noise,
     prepare,
 )
-from labeltrace.data.noise import add_noise
-from labeltrace.data.noise_apply import apply_noise_file
-from labeltrace.data.noise_foreign import load_foreign
+from labeltrace.data.noise.apply import apply_noise_file
+from labeltrace.data.noise.foreign import load_foreign
+from labeltrace.data.noise.kinds import add_noise
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from labeltrace.data import ReadOptions, prepare
-from labeltrace.data import animal10n as module
-from labeltrace.data.animal10n import CLASSES, load_animal10n
-from labeltrace.data.check import check_dataset
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.published import UNSCALED
+from labeltrace.data.sets import animal10n as module
+from labeltrace.data.sets.animal10n import CLASSES, load_animal10n
+from labeltrace.data.sets.check import check_dataset
+from labeltrace.data.sets.published import UNSCALED
 from labeltrace.data.views import ImageViews
 from layouts import animal_pixels, arrange, build_animal10n_binary, picture
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from labeltrace.data import DatasetError, ReadOptions, clothing1m, datasets, prepare
-from labeltrace.data.check import check_dataset, check_images
-from labeltrace.data.cifar import _CIFAR10, check_cifar
-from labeltrace.data.cifar_n import check_cifar_n, load_cifar10n
+from labeltrace.data import DatasetError, ReadOptions, datasets, prepare
 from labeltrace.data.dataset import Dataset, Split
 from labeltrace.data.images import ImageFiles
-from labeltrace.data.layout import checks
+from labeltrace.data.sets import clothing1m
+from labeltrace.data.sets.check import check_dataset, check_images
+from labeltrace.data.sets.cifar import _CIFAR10, check_cifar
+from labeltrace.data.sets.cifar_n import check_cifar_n, load_cifar10n
+from labeltrace.data.sets.layout import checks
 from labeltrace.data.views import ImageViews
 from labeltrace.engine import RunConfig
 from labeltrace.runs import run

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from labeltrace.data.cifar import _CIFAR10, _CIFAR100, cifar100_coarse, load_cifar10, load_cifar100
 from labeltrace.data.dataset import DatasetError
 from labeltrace.data.load import load_dataset
+from labeltrace.data.sets.cifar import _CIFAR10, _CIFAR100, cifar100_coarse, load_cifar10, load_cifar100
 from labeltrace.data.views import ImageViews
 
 LOADERS: dict[str, Callable[..., Any]] = {"cifar10": load_cifar10, "cifar100": load_cifar100}

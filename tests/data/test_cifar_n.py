@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 import torch
 
-from labeltrace.data import cifar_n, datasets, load_dataset
-from labeltrace.data.cifar import cifar100_coarse, load_cifar10, load_cifar100
-from labeltrace.data.cifar_n import COARSE_NAMES, load_cifar10n, load_cifar100n, read_human_labels
+from labeltrace.data import datasets, load_dataset
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.noise import add_noise
+from labeltrace.data.noise.kinds import add_noise
+from labeltrace.data.sets import cifar_n
+from labeltrace.data.sets.cifar import cifar100_coarse, load_cifar10, load_cifar100
+from labeltrace.data.sets.cifar_n import COARSE_NAMES, load_cifar10n, load_cifar100n, read_human_labels
 from labeltrace.errors import InputError
 
 KEYS10 = {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from labeltrace.data.clothing1m import CLASSES, COUNTS, clothing1m_pairs, load_clothing1m
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.published import CLOTHING
+from labeltrace.data.sets.clothing1m import CLASSES, COUNTS, clothing1m_pairs, load_clothing1m
+from labeltrace.data.sets.published import CLOTHING
 from labeltrace.data.views import ImageViews
 from layouts import arrange, build_clothing1m, clothing_key, text
 

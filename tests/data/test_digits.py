@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits as sklearn_digits
 
-from labeltrace.data.digits import load_digits
+from labeltrace.data.sets.digits import load_digits
 from labeltrace.data.views import ImageViews
 
 

@@ -15,8 +15,8 @@ import pytest
 import archive_server
 from archive_server import FOLDER, NAME, Server, member, packed
 from labeltrace.data import DatasetError, datasets, load_dataset
-from labeltrace.data import download as module
-from labeltrace.data.download import ARCHIVES, Download, download_dataset
+from labeltrace.data.sets import download as module
+from labeltrace.data.sets.download import ARCHIVES, Download, download_dataset
 from labeltrace.errors import InputError
 
 OFFICIAL = archive_server.official()

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.food101n import food101n_verified, load_food101n
-from labeltrace.data.published import CLOTHING
+from labeltrace.data.sets.food101n import food101n_verified, load_food101n
+from labeltrace.data.sets.published import CLOTHING
 from labeltrace.data.views import ImageViews
 from layouts import FOODS, arrange, build_food101n, text
 

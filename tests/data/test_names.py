@@ -46,7 +46,11 @@ def test_beyond_the_end_is_an_index_error(place: int) -> None:
 
 def test_taking_and_searching() -> None:
     names = Names(["a", "b", "c"])
-    assert list(names.take(np.array([2, 0]))) == ["c", "a"] and "b" in names and names.index("c") == 2
+    assert list(names.take(np.array([2, 0, -1]))) == ["c", "a", "c"] and "b" in names and names.index("c") == 2
+    empty = names.take(np.array([], np.int64))
+    assert len(empty) == 0 and list(empty) == [] and names.take(np.array([0])).sha256() == Names(["a"]).sha256()
+    with pytest.raises(IndexError):
+        names.take(np.array([3]))
 
 
 def test_names_take_their_text_and_eight_bytes() -> None:

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltrace.data import noise_make  # noqa: F401  (registers the kinds that need inputs)
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import (
+from labeltrace.data.noise import make as noise_make  # noqa: F401  (registers the kinds that need inputs)
+from labeltrace.data.noise.kinds import (
     NoiseRecord,
     add_noise,
     flip_count,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import add_noise, symmetric_inclusive
-from labeltrace.data.noise_apply import apply_noise_file
-from labeltrace.data.noise_formats import read_labels
-from labeltrace.data.noise_record import label_hash, save_noise
+from labeltrace.data.noise.apply import apply_noise_file
+from labeltrace.data.noise.formats import read_labels
+from labeltrace.data.noise.kinds import add_noise, symmetric_inclusive
+from labeltrace.data.noise.record import label_hash, save_noise
 from labeltrace.errors import InputError
 
 CLEAN = np.arange(100) % 10

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltrace.data import noise_instance
 from labeltrace.data.arrays import from_arrays
-from labeltrace.data.noise import add_noise, flip_count
-from labeltrace.data.noise_instance import flip_probabilities, idn, pdn, pdn_rows
+from labeltrace.data.noise import instance as noise_instance
+from labeltrace.data.noise.instance import flip_probabilities, idn, pdn, pdn_rows
+from labeltrace.data.noise.kinds import add_noise, flip_count
 from labeltrace.errors import InputError
 
 SCORES = [[0.70, 0.20, 0.10], [0.30, 0.60, 0.10], [0.05, 0.05, 0.90], [0.45, 0.15, 0.40]]

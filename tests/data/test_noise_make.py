@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import add_noise, noises
-from labeltrace.data.noise_inputs import read_matrix, read_scores
-from labeltrace.data.noise_instance import idn
-from labeltrace.data.noise_make import NEEDS, check_inputs, make_noise
-from labeltrace.data.noise_maps import transition
+from labeltrace.data.noise.inputs import read_matrix, read_scores
+from labeltrace.data.noise.instance import idn
+from labeltrace.data.noise.kinds import add_noise, noises
+from labeltrace.data.noise.make import NEEDS, check_inputs, make_noise
+from labeltrace.data.noise.maps import transition
 from labeltrace.errors import InputError
 
 PETS = ("ape", "bee", "cat")

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from labeltrace.data import noises
 from labeltrace.data.arrays import from_arrays
-from labeltrace.data.cifar import cifar100_coarse
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import add_noise, flip_count, label_hash, pair
-from labeltrace.data.noise_maps import (
+from labeltrace.data.noise.kinds import add_noise, flip_count, label_hash, pair
+from labeltrace.data.noise.maps import (
     BLOCK_OF_5,
     SUPERCLASS_NEXT,
     asymmetric,
@@ -23,6 +22,7 @@ from labeltrace.data.noise_maps import (
     draw_rows,
     transition,
 )
+from labeltrace.data.sets.cifar import cifar100_coarse
 from labeltrace.errors import InputError
 
 CIFAR10_MAP = (0, 1, 0, 5, 7, 3, 6, 7, 8, 1)

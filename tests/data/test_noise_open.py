@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import UNKNOWN, Dataset
-from labeltrace.data.noise import flip_count, symmetric_exact
-from labeltrace.data.noise_apply import apply_noise_file
-from labeltrace.data.noise_make import make_noise
-from labeltrace.data.noise_open import open_set
-from labeltrace.data.noise_record import NoiseRecord, save_noise
+from labeltrace.data.noise.apply import apply_noise_file
+from labeltrace.data.noise.kinds import flip_count, symmetric_exact
+from labeltrace.data.noise.make import make_noise
+from labeltrace.data.noise.open_set import open_set
+from labeltrace.data.noise.record import NoiseRecord, save_noise
 from labeltrace.errors import InputError
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltrace.data import noise_record
-from labeltrace.data.noise import symmetric
-from labeltrace.data.noise_foreign import ForeignImages
-from labeltrace.data.noise_record import NoiseRecord, label_hash, load_noise, save_noise
-from labeltrace.data.noise_transitions import Transitions
+from labeltrace.data.noise import record as noise_record
+from labeltrace.data.noise.foreign import ForeignImages
+from labeltrace.data.noise.kinds import symmetric
+from labeltrace.data.noise.record import NoiseRecord, label_hash, load_noise, save_noise
+from labeltrace.data.noise.transitions import Transitions
 from labeltrace.errors import InputError
 
 Saved = tuple[Path, np.ndarray, NoiseRecord]

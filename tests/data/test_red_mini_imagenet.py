@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from labeltrace.data import ReadOptions, datasets, prepare
-from labeltrace.data.check import check_dataset
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.published import UNSCALED
-from labeltrace.data.red_mini_imagenet import TRAIN, load_red_mini_imagenet
+from labeltrace.data.sets.check import check_dataset
+from labeltrace.data.sets.published import UNSCALED
+from labeltrace.data.sets.red_mini_imagenet import TRAIN, load_red_mini_imagenet
 from labeltrace.data.views import ImageViews
 from labeltrace.errors import InputError
 from layouts import arrange, build_red_mini_imagenet, text

@@ -7,8 +7,8 @@ import pytest
 
 from labeltrace.data import ReadOptions, add_noise, prepare
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.published import IMAGENET
-from labeltrace.data.tiny_imagenet import load_tiny_imagenet
+from labeltrace.data.sets.published import IMAGENET
+from labeltrace.data.sets.tiny_imagenet import load_tiny_imagenet
 from labeltrace.data.views import ImageViews
 from layouts import arrange, build_tiny_imagenet, text, wnid
 

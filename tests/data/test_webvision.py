@@ -7,9 +7,9 @@ import pytest
 
 from labeltrace.data import ReadOptions, prepare
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.published import IMAGENET
+from labeltrace.data.sets.published import IMAGENET
+from labeltrace.data.sets.webvision import load_webvision
 from labeltrace.data.views import ImageViews
-from labeltrace.data.webvision import load_webvision
 from layouts import arrange, build_webvision, text, wnid
 
 HERE = ReadOptions(workers=0, cache_gb=0, image_size=16)

@@ -105,7 +105,7 @@ def check(
     Example: labeltrace data check clothing1m ~/data/clothing1m
     """
     from labeltrace.data import datasets, load_dataset
-    from labeltrace.data.check import check_dataset, check_images
+    from labeltrace.data.sets.check import check_dataset, check_images
     from labeltrace.progress import Bars
 
     options = reading.options(

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from labeltrace.commands.console import complain, console, print_json, talk_console
 
 if TYPE_CHECKING:
-    from labeltrace.data.download import Download
+    from labeltrace.data.sets.download import Download
 
 LINE_EVERY = 10.0  # seconds between two lines where the output is no terminal
 
@@ -34,7 +34,7 @@ def download(
 
     Example: labeltrace data download cifar10 ~/data
     """
-    from labeltrace.data.download import download_dataset
+    from labeltrace.data.sets.download import download_dataset
 
     found: Download | None = None
     with _Bar(talk_console(as_json)) as bar, contextlib.suppress(KeyboardInterrupt):

@@ -63,9 +63,9 @@ def noise(
     Example: labeltrace noise symmetric --data cifar10 --root ~/data --rate 0.5 --seed 0 --out noise.npz
     """
     from labeltrace.data import save_noise
-    from labeltrace.data.noise_foreign import load_foreign
-    from labeltrace.data.noise_inputs import read_matrix, read_scores
-    from labeltrace.data.noise_make import check_inputs, make_noise
+    from labeltrace.data.noise.foreign import load_foreign
+    from labeltrace.data.noise.inputs import read_matrix, read_scores
+    from labeltrace.data.noise.make import check_inputs, make_noise
 
     check_inputs(
         kind, reading.given(rate=rate, matrix=matrix, scores=scores, foreign=foreign, open_share=open_share).keys()

@@ -1,29 +1,17 @@
 """Datasets, label noise and views: what a run is trained on."""
 
-from labeltrace.data import (  # noqa: F401  (importing registers)
-    animal10n,
-    cifar,
-    cifar_n,
-    clothing1m,
-    digits,
-    food101n,
-    noise_instance,
-    noise_make,
-    noise_maps,
-    red_mini_imagenet,
-    tiny_imagenet,
-    webvision,
-)
+from labeltrace.data import sets  # noqa: F401  (importing registers)
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets
 from labeltrace.data.decode import BadImage
 from labeltrace.data.images import ImageFiles, Images
 from labeltrace.data.load import load_dataset
-from labeltrace.data.noise import add_noise, noises
-from labeltrace.data.noise_apply import apply_noise_file
-from labeltrace.data.noise_foreign import load_foreign
-from labeltrace.data.noise_make import make_noise
-from labeltrace.data.noise_record import NoiseRecord, load_noise, save_noise
+from labeltrace.data.noise import instance, maps  # noqa: F401  (importing registers)
+from labeltrace.data.noise.apply import apply_noise_file
+from labeltrace.data.noise.foreign import load_foreign
+from labeltrace.data.noise.kinds import add_noise, noises
+from labeltrace.data.noise.make import make_noise
+from labeltrace.data.noise.record import NoiseRecord, load_noise, save_noise
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.prepare import Skipped, prepare
 from labeltrace.data.views import FeatureViews, ImageViews, Views

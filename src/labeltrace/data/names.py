@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -37,6 +38,11 @@ class Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends) - 1
 
+    def __iter__(self) -> Iterator[str]:
+        text = self._text.tobytes()
+        for start, end in pairwise(self._ends):
+            yield text[start:end].decode("utf-8", _BAD_BYTES)
+
     @overload
     def __getitem__(self, place: int) -> str: ...
 
@@ -51,7 +57,11 @@ class Names(Sequence[str]):
 
     def take(self, index: NDArray[np.int64]) -> Names:
         """Return the names at `index`."""
-        return Names(self[int(i)] for i in index)
+        text, starts, ends = self._text.tobytes(), self._ends[:-1][index], self._ends[1:][index]
+        taken = Names(())
+        taken._text = np.frombuffer(b"".join(map(text.__getitem__, map(slice, starts, ends))), np.uint8)
+        taken._ends = np.concatenate([[0], np.cumsum(ends - starts)])
+        return taken
 
     @property
     def nbytes(self) -> int:

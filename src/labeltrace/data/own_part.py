@@ -6,7 +6,7 @@ of them is decided in one place for all kinds of files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +45,7 @@ class Part:
     inputs: Tensor | Images
     labels: Any
     truth: Any = None
-    ids: Sequence[str] | None = None
+    ids: Names | None = None
     classes: tuple[str, ...] | None = None
     unit: str = "row"
     lines: NDArray[np.int64] | None = None
@@ -57,7 +57,7 @@ class Part:
     def take(self, index: NDArray[np.int64]) -> Part:
         """Return the samples at `index` [n] under the names they have here."""
         rows = torch.from_numpy(index)
-        ids = Names(str(i) if self.ids is None else self.ids[i] for i in index.tolist())
+        ids = self.ids.take(index) if self.ids is not None else Names(map(str, index.tolist()))
         return replace(
             self,
             inputs=self.inputs.take(rows) if isinstance(self.inputs, Images) else self.inputs[rows],
@@ -158,7 +158,7 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
         if isinstance(held_out, Images):
             held_out = held_out.at_side(inputs.side)
     elif read.image_size is not None:
-        raise DatasetError(f"{train.file}: an image size goes with image files; these are arrays {_shape(inputs)}")
+        raise DatasetError(f"{train.file}: an image size goes with image files; these are arrays {list(inputs.shape)}")
     else:
         views = _array_views(inputs, read.flip)
     if test is not None and isinstance(inputs, Images) != isinstance(held_out, Images):
@@ -175,10 +175,6 @@ def _array_views(inputs: Tensor, flip: bool) -> Views:
     if inputs.dtype != torch.uint8:
         return FeatureViews.from_features(inputs)
     return replace(ImageViews.from_images(inputs), padding=max(1, min(inputs.shape[-2:]) // 8), flip=flip)
-
-
-def _shape(inputs: Tensor) -> list[int]:
-    return list(inputs.shape)
 
 
 def _distinct(column: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class TextTable(Table):
         """Return columns of strings; an empty field is null."""
         places = [self.names.index(name) for name in names]
         parts: list[list[Any]] = [[] for _ in names]
-        lines: list[int] = []
+        lines = array("q")
         waiting: list[list[str]] = []
 
         def keep() -> None:
@@ -113,7 +114,7 @@ class TextTable(Table):
         keep()
         if not lines:
             raise DatasetError(f"{self.path}: a header and nothing below it")
-        return pa.table([pa.chunked_array(p, pa.string()) for p in parts], names=list(names)), np.array(lines)
+        return pa.table([pa.chunked_array(p, pa.string()) for p in parts], names=list(names)), np.array(lines, np.int64)
 
     def is_number(self, name: str) -> bool:
         """Whether a column may hold numbers: all but the nameless one in which pandas writes its index."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from labeltrace import __version__
 from labeltrace.control import Controller
 from labeltrace.data import BadImage, Dataset, save_noise
-from labeltrace.data.noise import label_hash
+from labeltrace.data.noise.kinds import label_hash
 from labeltrace.data.prepare import write_skipped
 from labeltrace.data.workers import WorkerDied
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.layout import Folder
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.published import IMAGENET, Contents, Listed, Published
+from labeltrace.data.sets.layout import Folder
+from labeltrace.data.sets.published import IMAGENET, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
 
 CLASSES = 200

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.layout import Folder, found_in
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.published import IMAGENET, Contents, Listed, Published
+from labeltrace.data.sets.layout import Folder, found_in
+from labeltrace.data.sets.published import IMAGENET, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
 
 CLASSES = 50

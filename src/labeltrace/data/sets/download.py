@@ -25,9 +25,9 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
-from labeltrace.data.cifar import _CIFAR10, _CIFAR100
-from labeltrace.data.cifar_n import REPOSITORY
 from labeltrace.data.dataset import DatasetError, datasets
+from labeltrace.data.sets.cifar import _CIFAR10, _CIFAR100
+from labeltrace.data.sets.cifar_n import REPOSITORY
 
 CHUNK = 1 << 20  # bytes read at a time
 PAUSES = (1.0, 3.0, 10.0, 30.0)  # seconds before each new attempt; together less than a minute of outage

@@ -19,9 +19,9 @@ from torch import Tensor
 from labeltrace.data.dataset import Dataset
 from labeltrace.data.decode import BadImage
 from labeltrace.data.images import Images
-from labeltrace.data.layout import Folder, found_in
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.published import UNSCALED, Contents, Listed, Published
+from labeltrace.data.sets.layout import Folder, found_in
+from labeltrace.data.sets.published import UNSCALED, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
 
 CLASSES = (

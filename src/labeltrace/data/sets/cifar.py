@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labeltrace.data.dataset import Dataset, DatasetError, Split, datasets
-from labeltrace.data.layout import Finding, attempt, checks, found_in
+from labeltrace.data.sets.layout import Finding, attempt, checks, found_in
 from labeltrace.data.views import ImageViews
 
 PIXELS = 3 * 32 * 32

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.layout import Folder
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.published import CLOTHING, Contents, Listed, Published
+from labeltrace.data.sets.layout import Folder
+from labeltrace.data.sets.published import CLOTHING, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
 
 CLASSES = (

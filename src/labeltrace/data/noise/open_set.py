@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labeltrace.data.noise import Labels, checked_labels, checked_rate, flip_count, generator
+from labeltrace.data.noise.kinds import Labels, checked_labels, checked_rate, flip_count, generator
 from labeltrace.errors import InputError
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from labeltrace.data.dataset import Dataset, Split, datasets
 from labeltrace.data.images import Images
-from labeltrace.data.layout import Finding, attempt, checks
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.prepare import Progress, read_images
+from labeltrace.data.sets.layout import Finding, attempt, checks
 
 __all__ = ["Finding", "check_dataset", "check_images"]
 

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from labeltrace.data.cifar import cifar100_coarse
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import (
+from labeltrace.data.noise.kinds import (
     Labels,
     checked_labels,
     checked_map,
@@ -30,6 +29,7 @@ from labeltrace.data.noise import (
     generator,
     noises,
 )
+from labeltrace.data.sets.cifar import cifar100_coarse
 from labeltrace.errors import InputError
 
 Floats = NDArray[np.float64]

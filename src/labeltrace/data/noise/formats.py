@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from labeltrace.data.noise_record import Labels
+from labeltrace.data.noise.record import Labels
 from labeltrace.errors import InputError
 
 

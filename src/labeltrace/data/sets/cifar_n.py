@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labeltrace.data.cifar import _CIFAR10, _CIFAR100, check_cifar, cifar100_coarse, load_cifar10, load_cifar100
 from labeltrace.data.dataset import Dataset, DatasetError, datasets
-from labeltrace.data.layout import Finding, attempt, checks
+from labeltrace.data.sets.cifar import _CIFAR10, _CIFAR100, check_cifar, cifar100_coarse, load_cifar10, load_cifar100
+from labeltrace.data.sets.layout import Finding, attempt, checks
 
 REPOSITORY = "UCSC-REAL/cifar-10-100n"
 

@@ -13,8 +13,8 @@ import torch
 from labeltrace.data.dataset import Dataset, Split, datasets
 from labeltrace.data.decode import BadImage
 from labeltrace.data.images import ImageFiles, Images
-from labeltrace.data.layout import Finding, Folder, Report, checks, refuse
 from labeltrace.data.options import ReadOptions
+from labeltrace.data.sets.layout import Finding, Folder, Report, checks, refuse
 from labeltrace.data.sizing import MEAN, STD
 from labeltrace.data.views import ImageViews
 

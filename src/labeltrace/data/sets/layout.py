@@ -46,7 +46,7 @@ class Finding:
 Report = Callable[[Finding], None]
 
 checks: dict[str, Callable[[Path | None], list[Finding]]] = {}
-"""By the name of a dataset: a folder → all that is wrong with it. For `labeltrace.data.check`."""
+"""By the name of a dataset: a folder → all that is wrong with it. For `labeltrace.data.sets.check`."""
 
 
 def refuse(finding: Finding) -> None:

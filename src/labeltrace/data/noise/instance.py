@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import Labels, checked_labels, checked_rate, flip_count, generator, noises
-from labeltrace.data.noise_maps import draw_rows
+from labeltrace.data.noise.kinds import Labels, checked_labels, checked_rate, flip_count, generator, noises
+from labeltrace.data.noise.maps import draw_rows
 from labeltrace.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.layout import Folder
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.published import UNSCALED, Contents, Listed, Published, absent
+from labeltrace.data.sets.layout import Folder
+from labeltrace.data.sets.published import UNSCALED, Contents, Listed, Published, absent
 from labeltrace.data.views import ImageViews
 from labeltrace.errors import InputError
 

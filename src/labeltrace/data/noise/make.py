@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import Labels, add_noise, clean_labels, noises
-from labeltrace.data.noise_foreign import ForeignImages, foreign_images, image_hash, replace_images, resident_images
-from labeltrace.data.noise_instance import idn
-from labeltrace.data.noise_maps import checked_matrix, transition
-from labeltrace.data.noise_open import open_set
-from labeltrace.data.noise_record import NoiseRecord
+from labeltrace.data.noise.foreign import ForeignImages, foreign_images, image_hash, replace_images, resident_images
+from labeltrace.data.noise.instance import idn
+from labeltrace.data.noise.kinds import Labels, add_noise, clean_labels, noises
+from labeltrace.data.noise.maps import checked_matrix, transition
+from labeltrace.data.noise.open_set import open_set
+from labeltrace.data.noise.record import NoiseRecord
 from labeltrace.errors import InputError
 
 NEEDS = {"transition": ("matrix",), "instance-idn": ("scores",), "open-set": ("foreign", "open_share")}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise import Labels, clean_labels
-from labeltrace.data.noise_foreign import replace_images
-from labeltrace.data.noise_formats import read_labels
-from labeltrace.data.noise_record import FROM_FILE, NoiseRecord, label_hash, load_noise
+from labeltrace.data.noise.foreign import replace_images
+from labeltrace.data.noise.formats import read_labels
+from labeltrace.data.noise.kinds import Labels, clean_labels
+from labeltrace.data.noise.record import FROM_FILE, NoiseRecord, label_hash, load_noise
 from labeltrace.errors import InputError
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labeltrace.data.noise_foreign import ForeignImages
-from labeltrace.data.noise_transitions import Transitions
+from labeltrace.data.noise.foreign import ForeignImages
+from labeltrace.data.noise.transitions import Transitions
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 
