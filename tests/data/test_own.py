@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from labeltrace.data import DatasetError, ReadOptions, load_dataset
-from labeltrace.data.own import _name, load_own
-from labeltrace.data.own_part import class_order, words
+from labeltrace.data.own.load import _name, load_own
+from labeltrace.data.own.part import class_order, words
 
 
 def test_a_path_is_a_dataset(tmp_path: Path) -> None:

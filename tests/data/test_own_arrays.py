@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from labeltrace.data import Dataset, DatasetError, FeatureViews, ImageViews, ReadOptions
-from labeltrace.data.own import load_own
+from labeltrace.data.own.load import load_own
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
 FEATURES = np.arange(8, dtype=np.float64).reshape(4, 2)

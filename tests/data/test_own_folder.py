@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from labeltrace.data import BadImage, Dataset, DatasetError, ReadOptions, prepare
-from labeltrace.data.own import load_own
+from labeltrace.data.own.load import load_own
 
 QUIET = ReadOptions(workers=0, cache_gb=0)
 

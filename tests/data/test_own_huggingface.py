@@ -16,8 +16,8 @@ from PIL import Image
 
 from labeltrace.data import Dataset, DatasetError, ReadOptions, prepare
 from labeltrace.data.decode import BadImage
-from labeltrace.data.own import load_own
-from labeltrace.data.own_huggingface import ArrowImages
+from labeltrace.data.own.huggingface import ArrowImages
+from labeltrace.data.own.load import load_own
 
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 CLASSES = {"names": ["dog", "cat"], "_type": "ClassLabel"}

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from labeltrace.data import Dataset, DatasetError, FeatureViews, ImageFiles, ReadOptions, prepare
-from labeltrace.data.own import load_own
+from labeltrace.data.own.load import load_own
 
 
 def load(path: Path, **options: Any) -> Dataset:
@@ -61,6 +61,7 @@ def test_paths_are_below_the_manifest_or_absolute(tmp_path: Path) -> None:
         "path, label\na.jpg, cat\nb.jpg, dog \n",
         '"path","label"\n"a.jpg","cat"\n"b.jpg","dog"\n',
         "path;label\na.jpg;cat\nb.jpg;dog\n",
+        'path, label\na.jpg, "cat"\n "b.jpg", dog\n',
         "path\tlabel\na.jpg\tcat\nb.jpg\tdog\n",
         "\n\npath,label\n\na.jpg,cat\n\nb.jpg,dog\n\n",
         ",Label,comment,FileName\n0,cat,,a.jpg\n1,dog,x,b.jpg\n",

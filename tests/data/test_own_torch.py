@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from labeltrace.data import DatasetError, ReadOptions, prepare
 from labeltrace.data.decode import BadImage
-from labeltrace.data.own_torch import TorchImages, from_torch
+from labeltrace.data.own.torch_dataset import TorchImages, from_torch
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 12, 10, 3), dtype=np.uint8)
 

@@ -134,7 +134,7 @@ def _one_pass(way: str, folder: Path, workers: int) -> dict[str, Any]:
 def _ours(way: str, paths: list[Path], order: Tensor, workers: int) -> Iterator[Tensor]:
     images = ImageFiles(map(str, paths), STORED)
     if way != "decode":
-        images.use_cache(open_cache(images.names.sha256()[:24], len(images), STORED, limit_gb=100))
+        images.use_cache(open_cache(images.key(), len(images), STORED, limit_gb=100))
     views = ImageViews(MEAN, STD, size=SEEN)
     for batch in Feed(images, torch.device("cpu"), workers).batches(order.split(BATCH)):
         yield views.plain(batch)

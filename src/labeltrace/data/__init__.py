@@ -13,6 +13,7 @@ from labeltrace.data.noise.kinds import add_noise, noises
 from labeltrace.data.noise.make import make_noise
 from labeltrace.data.noise.record import NoiseRecord, load_noise, save_noise
 from labeltrace.data.options import ReadOptions
+from labeltrace.data.own.torch_dataset import from_torch
 from labeltrace.data.prepare import Skipped, prepare
 from labeltrace.data.views import FeatureViews, ImageViews, Views
 
@@ -33,6 +34,7 @@ __all__ = [
     "apply_noise_file",
     "datasets",
     "from_arrays",
+    "from_torch",
     "load_dataset",
     "load_foreign",
     "load_noise",

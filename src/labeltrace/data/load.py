@@ -6,7 +6,7 @@ from pathlib import Path
 
 from labeltrace.data.dataset import Dataset, datasets
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.own import is_path, load_own
+from labeltrace.data.own.load import is_path, load_own
 
 
 def load_dataset(

@@ -100,7 +100,7 @@ def read_images(
     Raises:
         BadImage: the first of these, where reading stops at it.
     """
-    images.use_cache(open_cache(f"{images.names.sha256()[:24]}-{images.side}", len(images), images.side, read.cache_gb))
+    images.use_cache(open_cache(images.key(), len(images), images.side, read.cache_gb))
     fits = 3 * images.side**2 * len(images) <= read.memory_gb * GIGABYTE
     pixels = torch.empty(images.shape, dtype=torch.uint8) if fits else None
     bad: dict[int, BadImage] = {}

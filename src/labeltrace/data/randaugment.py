@@ -8,10 +8,14 @@ where a pixel is read (rotate, shear, translate), how its level is mapped (autoc
 and how far it is blended with a degenerate image (brightness, colour, contrast, sharpness). The passes that an image's
 operation does not use leave it as it is. All shapes are fixed and no constant is copied from the host, so the code
 can be captured in a CUDA graph.
+
+`apply_operation` serves other policies too: it takes their list of operations, which may hold "invert" and
+"solarize_add" besides those of RoLR, and blends beyond the image itself (factors above 1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -88,10 +92,13 @@ def draw_policy(draws: Draws, rounds: int = 3) -> tuple[Tensor, Tensor]:
     return operation, magnitude.float() / _GRID
 
 
-def apply_operation(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
+def apply_operation(
+    images: Tensor, operation: Tensor, magnitude: Tensor, operations: Sequence[Operation] = OPERATIONS
+) -> Tensor:
     """Apply to each image its own operation at its own magnitude.
 
-    The numbers are not checked against `OPERATIONS` and the ranges, since that would wait for the device.
+    The numbers are not checked against `operations` and the ranges, since that would wait for the device. A name that
+    is none of the pixel operations here ("identity", or a square that a policy paints itself) changes nothing.
 
     >>> images = torch.full((1, 1, 2, 2), 200, dtype=torch.uint8)
     >>> solarize = [operation.name for operation in OPERATIONS].index("solarize")
@@ -100,8 +107,9 @@ def apply_operation(images: Tensor, operation: Tensor, magnitude: Tensor) -> Ten
 
     Args:
         images: [B, C, H, W] uint8, C is 1 or 3.
-        operation: [B] integers, places in `OPERATIONS`.
+        operation: [B] integers, places in `operations`.
         magnitude: [B] floats, in the unit of the operation; ignored by an operation without a range.
+        operations: what the numbers stand for, each name at most once.
 
     Returns:
         [B, C, H, W] uint8.
@@ -113,8 +121,8 @@ def apply_operation(images: Tensor, operation: Tensor, magnitude: Tensor) -> Ten
     for name, given in (("operation", operation), ("magnitude", magnitude)):
         if given.shape != images.shape[:1]:
             raise InputError(f"{name} has shape {list(given.shape)}; expected one per image, {[len(images)]}")
-    which = operation[:, None] == torch.arange(len(OPERATIONS), device=images.device)
-    chosen = {known.name: here for known, here in zip(OPERATIONS, which.unbind(1), strict=True)}
+    which = operation[:, None] == torch.arange(len(operations), device=images.device)
+    chosen = {known.name: here for known, here in zip(operations, which.unbind(1), strict=True)}
     images = _move(images, chosen, magnitude)
     images = _remap(images, chosen, magnitude)
     return _blend(images, chosen, magnitude)
@@ -163,14 +171,58 @@ def take_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return images.flatten(2).gather(2, place).view_as(images) * inside[:, None]
 
 
+def paint_square(images: Tensor, x: Tensor, y: Tensor, side: Tensor, colour: tuple[int, int, int]) -> Tensor:
+    """Paint a square on each image, as Pillow's `ImageDraw.rectangle` does with the corners of the published codes.
+
+    Near the top and left border the square is moved inside; near the other two it is cut off. The end pixel belongs to
+    the square, so a side of 0 paints one pixel.
+
+    >>> images, middle = torch.zeros(1, 1, 4, 4, dtype=torch.uint8), torch.tensor([0.5])
+    >>> paint_square(images, middle, middle, torch.tensor([1.0]), (9, 9, 9))[0, 0, 1:3, 1:3].tolist()
+    [[9, 9], [9, 9]]
+
+    Args:
+        images: [B, C, H, W] uint8, C is 1 or 3.
+        x: [B] centre of the square as a share of the width, in [0, 1).
+        y: [B] likewise of the height.
+        side: [B] in pixels.
+        colour: red, green, blue; a grey image gets its grey.
+
+    Returns:
+        [B, C, H, W] uint8.
+    """
+    height, width = images.shape[-2:]
+    sides = side.double()[:, None, None]
+
+    def covered(centre: Tensor, size: int) -> Tensor:
+        place = torch.arange(size, device=images.device)
+        start = (centre.double()[:, None, None] * size - sides / 2).clamp(min=0).floor()
+        return (place >= start) & (place <= (start + sides).floor())
+
+    square = covered(y, height).mT & covered(x, width)
+    fill = per_channel(colour if images.shape[1] == 3 else (luma(*colour),), images)
+    return torch.where(square[:, None], fill, images)
+
+
+def per_channel(values: Sequence[float], like: Tensor) -> Tensor:
+    """Return [C, 1, 1] of the dtype and on the device of `like`, filled there: a copy from the host would wait.
+
+    >>> per_channel([1, 2], torch.zeros(1)).flatten().tolist()
+    [1.0, 2.0]
+    """
+    return torch.stack([torch.full((1, 1), value, dtype=like.dtype, device=like.device) for value in values])
+
+
 def _move(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tensor:
     """Rotate, shear, translate: read every pixel through an affine map in Pillow's 16.16 fixed point."""
+    if not chosen.keys() & {"rotate", "shear_x", "shear_y", "translate_x", "translate_y"}:
+        return images
     height, width = images.shape[-2:]
     value = magnitude.double()
     none = torch.zeros_like(value)
 
     def when(name: str, given: Tensor) -> Tensor:
-        return torch.where(chosen[name], given, none)
+        return torch.where(chosen[name], given, none) if name in chosen else none
 
     # Pillow also rounds the sine and cosine to 15 digits, which the 16 bits below do not see.
     angle = when("rotate", -torch.deg2rad(value))
@@ -192,7 +244,7 @@ def _move(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tenso
 
 
 def _remap(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tensor:
-    """Autocontrast, equalize, posterize, solarize: map every level by a table [B, C, 256] of the image's channel."""
+    """Autocontrast, equalize, posterize, solarize, invert: map each level by a table [B, C, 256] of its channel."""
     pixels = images.flatten(2).long()
     levels = torch.arange(256, device=images.device)
     value = magnitude[:, None, None]
@@ -213,15 +265,19 @@ def _remap(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tens
     equal = ((step // 2 + count.cumsum(2) - count) // step.clamp(min=1)).clamp(max=255)
 
     dropped = (8 - value.long()).clamp(0, 8)
+    added = (levels + value.long()).clamp(0, 255)
     changes = (
         ("autocontrast", torch.where(span > 0, stretched, levels)),
         ("equalize", torch.where(step > 0, equal, levels)),
+        ("invert", 255 - levels),
         ("posterize", levels >> dropped << dropped),
         ("solarize", torch.where(levels < value, levels, 255 - levels)),
+        ("solarize_add", torch.where(added < 128, added, 255 - added)),
     )
     table = levels.expand_as(count)
     for name, changed in changes:
-        table = torch.where(chosen[name][:, None, None], changed, table)
+        if name in chosen:
+            table = torch.where(chosen[name][:, None, None], changed, table)
     return table.to(torch.uint8).gather(2, pixels).view_as(images)
 
 
@@ -238,10 +294,10 @@ def _blend(images: Tensor, chosen: dict[str, Tensor], magnitude: Tensor) -> Tens
     smooth = images.clone()
     smooth[..., 1:-1, 1:-1] = (total / 13 + 0.5).to(torch.uint8)
 
-    names = ("brightness", "colour", "contrast", "sharpness")
-    brightness, colour, contrast, sharpness = (chosen[name][:, None, None, None] for name in names)
+    names, never = ("brightness", "colour", "contrast", "sharpness"), torch.zeros_like(magnitude, dtype=torch.bool)
+    brightness, colour, contrast, sharpness = (chosen.get(name, never)[:, None, None, None] for name in names)
     level = torch.where(contrast, mean, 0)
     target = torch.where(sharpness, smooth, torch.where(colour, grey, level).to(torch.uint8)).float()
     factor = torch.where(brightness | colour | contrast | sharpness, magnitude.float()[:, None, None, None], 1.0)
-    # float32 and truncation, as in Pillow
-    return (target + factor * (images.float() - target)).to(torch.uint8)
+    # float32 and truncation, as in Pillow; a factor above 1 may leave the range
+    return (target + factor * (images.float() - target)).clamp(0, 255).to(torch.uint8)

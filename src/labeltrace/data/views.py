@@ -15,11 +15,17 @@ import torch
 from torch import Tensor
 
 from labeltrace.data.draws import Draws
-from labeltrace.data.randaugment import check_images, luma, randaugment, take_pixels
+from labeltrace.data.randaugment import check_images, paint_square, per_channel, randaugment, take_pixels
 from labeltrace.data.windows import centre_window, random_window, resized_window
-from labeltrace.errors import InputError
+from labeltrace.errors import InputError, nearest
 
 _RANDAUGMENT, _CUTOUT, _CROP, _NOISE = range(4)  # each part of a view draws from its own fork
+#: strong views of images other than a dataset's own, each of which begins with the weak view's crop and flip
+POLICIES = {
+    "disc": "DISC's: the crop over a mirrored border, two of 16 operations at levels up to 9 of 10, a small square",
+    "disc_mild": "DISC's on CIFAR-10: the same at levels up to 4",
+    "autoaugment": "AutoAugment's CIFAR-10 policy, without a square (ANNE's)",
+}
 _CHUNK = 2**22  # values read at a time for the mean and deviation: 32 MiB in float64
 
 
@@ -36,11 +42,17 @@ class Views(Protocol):
     def plain(self, inputs: Tensor) -> Tensor:
         """Return `inputs` [B, …] normalised only."""
 
-    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return a view that no person would call changed."""
+    def weak(self, inputs: Tensor, draws: Draws, *, reflect: bool = False) -> Tensor:
+        """Return a view that no person would call changed; `reflect` fills a crop's border with the image's mirror."""
 
-    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return a view that is hard to recognise but keeps its class."""
+    def strong(self, inputs: Tensor, draws: Draws, policy: str | None = None) -> Tensor:
+        """Return a view that is hard to recognise but keeps its class.
+
+        Args:
+            inputs: [B, …].
+            draws: the streams of the B samples.
+            policy: whose strong view, one of `POLICIES`; None for the dataset's own.
+        """
 
 
 @dataclass(frozen=True)
@@ -122,24 +134,48 @@ class ImageViews:
         """Return `inputs` [B, C, H, W] uint8 normalised, float32; of a given `size` their middle."""
         return self._normalise(inputs if self.size is None else centre_window(inputs, self.size))
 
-    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return `inputs` cropped, flipped and normalised; of a given `size` a window, flipped and normalised."""
-        draws = draws.fork(_CROP)
-        if self.size is None:
-            seen = crop_flip(inputs, draws, self.padding, self.flip)
-        elif self.scale is None:
-            seen = random_window(inputs, draws, self.size, self.flip)
-        else:
-            seen = resized_window(inputs, draws, self.size, self.scale, self.flip)
-        return self._normalise(seen)
+    def weak(self, inputs: Tensor, draws: Draws, *, reflect: bool = False) -> Tensor:
+        """Return `inputs` cropped, flipped and normalised; of a given `size` a window, flipped and normalised.
 
-    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return `inputs` after RandAugment, cutout and the weak view's chain."""
+        With `reflect` the crop's border is the image's mirror instead of black; a window has no border.
+        """
+        return self._normalise(self._part(inputs, draws, reflect))
+
+    def strong(self, inputs: Tensor, draws: Draws, policy: str | None = None) -> Tensor:
+        """Return `inputs` after RandAugment, cutout and the weak view's chain, or after another `policy`.
+
+        Raises:
+            InputError: a policy that is none of `POLICIES`.
+        """
+        if policy is not None:
+            return self._normalise(self._changed(inputs, draws, policy))
         if self.rounds:
             inputs = randaugment(inputs, draws.fork(_RANDAUGMENT), self.rounds)
         if self.cutout:
             inputs = cutout(inputs, draws.fork(_CUTOUT), self.cutout)
         return self.weak(inputs, draws)
+
+    def _part(self, inputs: Tensor, draws: Draws, reflect: bool) -> Tensor:
+        """The crop or window of each image, uint8."""
+        draws = draws.fork(_CROP)
+        if self.size is None:
+            return crop_flip(inputs, draws, self.padding, self.flip, reflect=reflect)
+        if self.scale is None:
+            return random_window(inputs, draws, self.size, self.flip)
+        return resized_window(inputs, draws, self.size, self.scale, self.flip)
+
+    def _changed(self, inputs: Tensor, draws: Draws, policy: str) -> Tensor:
+        """The crop or window of each image after a policy, uint8."""
+        if policy not in POLICIES:
+            raise InputError(f"unknown policy {policy!r}: {nearest(policy, POLICIES)}")
+        seen, draws_of_policy = self._part(inputs, draws, policy.startswith("disc")), draws.fork(_RANDAUGMENT)
+        if policy == "autoaugment":
+            from labeltrace.data.autoaugment import autoaugment
+
+            return autoaugment(seen, draws_of_policy)
+        from labeltrace.data.policies import disc_randaugment
+
+        return disc_randaugment(seen, draws_of_policy, levels=9 if policy == "disc" else 4)
 
     def _normalise(self, images: Tensor) -> Tensor:
         return normalise(images, self.mean, self.std)
@@ -192,20 +228,20 @@ class FeatureViews:
                 raise InputError(f"{name} has shape {list(given.shape)}; expected one per feature, {[inputs.shape[1]]}")
         return (inputs.float() - mean) / std
 
-    def weak(self, inputs: Tensor, draws: Draws) -> Tensor:
+    def weak(self, inputs: Tensor, draws: Draws, *, reflect: bool = False) -> Tensor:
         """Return the plain view: features have no change that is known to keep the class."""
         return self.plain(inputs)
 
-    def strong(self, inputs: Tensor, draws: Draws) -> Tensor:
-        """Return the plain view plus normal noise."""
+    def strong(self, inputs: Tensor, draws: Draws, policy: str | None = None) -> Tensor:
+        """Return the plain view plus normal noise, whatever the policy: those are of images."""
         plain = self.plain(inputs)
         if not self.noise:
             return plain
         return plain + self.noise * draws.fork(_NOISE).normal(inputs.shape[1])
 
 
-def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool) -> Tensor:
-    """Shift each image by up to `padding` pixels over black, then mirror half of them if `flip`.
+def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool, *, reflect: bool = False) -> Tensor:
+    """Shift each image by up to `padding` pixels over black or its own mirror, then mirror half of them if `flip`.
 
     >>> images = torch.arange(8, dtype=torch.uint8).view(1, 1, 2, 4)
     >>> crop_flip(images, Draws.at(torch.tensor([2]), 0), padding=0, flip=True).tolist()
@@ -214,8 +250,10 @@ def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool) -> Tensor:
     Args:
         images: [B, C, H, W] uint8.
         draws: the streams of the B images.
-        padding: width of the black border of which the crop takes a window of the image's size; 0 leaves it in place.
+        padding: width of the border of which the crop takes a window of the image's size; 0 leaves it in place.
         flip: whether to mirror left and right with probability 1/2.
+        reflect: fill the border with the image mirrored at its edge pixel (torchvision's "reflect") instead of black;
+            beyond the opposite edge that is repeated.
 
     Returns:
         [B, C, H, W] uint8.
@@ -230,7 +268,15 @@ def crop_flip(images: Tensor, draws: Draws, padding: int, flip: bool) -> Tensor:
     if flip:
         columns = torch.where(mirror < 0.5, width - 1 - columns, columns)
     places = 2 * padding + 1
-    return take_pixels(images, rows + (down * places).long() - padding, columns + (right * places).long() - padding)
+    rows, columns = rows + (down * places).long() - padding, columns + (right * places).long() - padding
+    if reflect:
+        rows, columns = _mirrored(rows, height), _mirrored(columns, width)
+    return take_pixels(images, rows, columns)
+
+
+def _mirrored(places: Tensor, size: int) -> Tensor:
+    """Places outside 0 … size − 1, read in the mirror that stands on the nearer end."""
+    return (size - 1 - (size - 1 - places.abs()).abs()).clamp(0, size - 1)
 
 
 def cutout(
@@ -255,18 +301,8 @@ def cutout(
         [B, C, H, W] uint8.
     """
     check_images(images)
-    height, width = images.shape[-2:]
-    x, y, side = draws.uniform(3).double()[:, :, None, None].unbind(1)
-    side = side * fraction * width
-
-    def covered(centre: Tensor, size: int) -> Tensor:
-        place = torch.arange(size, device=images.device)
-        start = (centre * size - side / 2).clamp(min=0).floor()
-        return (place >= start) & (place <= (start + side).floor())
-
-    square = covered(y, height).mT & covered(x, width)
-    fill = _per_channel(colour if images.shape[1] == 3 else (luma(*colour),), images)
-    return torch.where(square[:, None], fill, images)
+    x, y, side = draws.uniform(3).double().unbind(1)
+    return paint_square(images, x, y, side * fraction * images.shape[-1], colour)
 
 
 def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
@@ -285,13 +321,8 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
     if min(std) <= 0:
         raise InputError(f"std is {std}; expected values above 0 (1 for a constant channel)")
     pixels = images.float()
-    centre = _per_channel([255 * value for value in mean], pixels)
-    return (pixels - centre) * _per_channel([1 / (255 * value) for value in std], pixels)
-
-
-def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
-    """Return [C, 1, 1] of the dtype and on the device of `like`, filled there: a copy from the host would wait."""
-    return torch.stack([torch.full((1, 1), value, dtype=like.dtype, device=like.device) for value in values])
+    centre = per_channel([255 * value for value in mean], pixels)
+    return (pixels - centre) * per_channel([1 / (255 * value) for value in std], pixels)
 
 
 def _check_features(features: Tensor) -> None:

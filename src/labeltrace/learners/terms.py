@@ -38,3 +38,36 @@ def negative_entropy(logits: Tensor) -> Tensor:
     """Return mean_i Σ_c p_ic log p_ic, a scalar ≤ 0; added to a loss it keeps predictions from becoming certain."""
     log_p = F.log_softmax(logits.float(), dim=1)
     return (log_p.exp() * log_p).sum(1).mean()
+
+
+def squared_error(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return the mean over rows and classes of w_i · (softmax(logits)_ic − target_ic)², a scalar.
+
+    Args:
+        logits: [B, C].
+        target: [B, C].
+        weight: [B], or None for 1.
+
+    >>> round(float(squared_error(torch.tensor([[0.7, 0.1, 0.1, 0.1]]).log(), torch.eye(4)[:1])), 6)
+    0.03
+    """
+    error = (logits.float().softmax(1) - target).square()
+    return error.mean() if weight is None else (weight[:, None] * error).mean()
+
+
+def loss_window(history: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Push an epoch's losses, each network's brought to [0, 1], into a window and return it with its mean [M, N].
+
+    Args:
+        history: [N, M, W] the last W epochs, newest last, NaN where there was none.
+        loss: [M, N] of this epoch.
+
+    >>> empty = torch.full((2, 1, 3), torch.nan)
+    >>> first, _ = loss_window(empty, torch.tensor([[1.0, 3.0]]))
+    >>> loss_window(first, torch.tensor([[8.0, 4.0]]))[1]
+    tensor([[0.5000, 0.5000]])
+    """
+    low, high = loss.amin(1, keepdim=True), loss.amax(1, keepdim=True)
+    newest = ((loss - low) / (high - low).clamp_min(1e-12)).T[:, :, None]
+    history = torch.cat([history[:, :, 1:], newest], 2)
+    return history, history.nanmean(2).T

@@ -80,10 +80,11 @@ def loss_posterior(
     extent = high - low  # NaN, not 0, when a loss is infinite or NaN
     x = (values - low) / extent
     if method == "sklearn":
-        clean = _fit_sklearn(x, seed, max_iter, tol, reg_covar)
+        low_part, _ = mixture_sklearn(x, seed, max_iter, tol, reg_covar)
     else:
-        clean = torch.where(extent == 0, 1.0, _fit_torch(x, max_iter, tol, reg_covar))
-    return clean.to(device=losses.device, dtype=torch.float32)
+        low_part, _ = mixture_torch(x, max_iter, tol, reg_covar)
+        low_part = torch.where(extent == 0, 1.0, low_part)
+    return low_part.to(device=losses.device, dtype=torch.float32)
 
 
 def _is_constant(values: Tensor) -> bool:
@@ -94,8 +95,8 @@ def _is_constant(values: Tensor) -> bool:
     return constant
 
 
-def _fit_sklearn(x: Tensor, seed: int, max_iter: int, tol: float, reg_covar: float) -> Tensor:
-    """Fit scikit-learn's mixture to host values [N] in [0, 1] and return the low component's posterior [N]."""
+def mixture_sklearn(x: Tensor, seed: int, max_iter: int, tol: float, reg_covar: float) -> tuple[Tensor, Tensor]:
+    """Fit scikit-learn's mixture to host values [N], N ≥ 2, and return the low and the high component's posterior."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
@@ -105,61 +106,98 @@ def _fit_sklearn(x: Tensor, seed: int, max_iter: int, tol: float, reg_covar: flo
         # ten steps are the published setting, not a failure the user could mend
         warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(column)
-    return torch.from_numpy(mixture.predict_proba(column)[:, mixture.means_[:, 0].argmin()])
+    means, parts = mixture.means_[:, 0], torch.from_numpy(mixture.predict_proba(column))
+    return parts[:, means.argmin()], parts[:, means.argmax()]
 
 
-def _fit_torch(x: Tensor, max_iter: int, tol: float, reg_covar: float) -> Tensor:
-    """Fit the mixture to values [N] in [0, 1] on their device, step by step as scikit-learn does, and return [N].
+def mixture_torch(
+    x: Tensor, max_iter: int, tol: float, reg_covar: float, valid: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Fit a mixture to each row of values on their device, step by step as scikit-learn does.
 
     The number of steps is fixed, so the host never asks whether EM has converged: parameters that have are frozen.
+
+    Args:
+        x: [N], or [G, N] for G mixtures at once; float64.
+        max_iter: EM steps at most.
+        tol: a mixture's parameters are frozen when its mean log-likelihood changes by less.
+        reg_covar: added to each variance.
+        valid: [G, N] bool, at least one of each row, where the rows have different lengths; None for all. What stands
+            in the other places is finite and takes no part.
+
+    Returns:
+        The posteriors of the component with the smaller and with the larger mean, each shaped as `x`. A row of equal
+        values, or of one, gives numbers without meaning; a row with NaN gives NaN.
     """
-    if len(x) == 1:
-        return x  # nothing to split; the caller gives a single finite loss its 1
-    parameters = _m_step(x, _best_split(x), reg_covar)
+    if x.shape[-1] == 1:
+        return x, x  # nothing to split
+    resp = _best_split(_unit(x, valid), valid)
+    parameters = _m_step(x, resp if valid is None else resp * valid[..., None, :], reg_covar)
     previous = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
     converged = torch.zeros((), dtype=torch.bool, device=x.device)
     for _ in range(max_iter):
-        likelihood, resp = _e_step(x, parameters)
-        parameters = torch.where(converged, parameters, _m_step(x, resp, reg_covar))
+        likelihood, resp = _e_step(x, parameters, valid)
+        parameters = torch.where(converged[..., None, None], parameters, _m_step(x, resp, reg_covar))
         converged = converged | ((likelihood - previous).abs() < tol)
         previous = likelihood
-    _, (first, second) = _e_step(x, parameters)
+    first, second = _e_step(x, parameters, valid)[1].unbind(-2)
     means = parameters[1]
-    return torch.where(means[0] <= means[1], first, second)
+    ascending = means[..., 0, :] <= means[..., 1, :]
+    return torch.where(ascending, first, second), torch.where(ascending, second, first)
 
 
-def _best_split(x: Tensor) -> Tensor:
-    """Return the two-means clustering of [N] values with the least inertia as responsibilities [2, N] of 0 and 1.
+def _unit(x: Tensor, valid: Tensor | None) -> Tensor:
+    """Return rows of x [..., N] brought to [0, 1]; values without a part in their row become 1, its largest."""
+    if valid is None:
+        low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+        return (x - low) / (high - low)
+    low = x.masked_fill(~valid, math.inf).amin(-1, keepdim=True)
+    high = x.masked_fill(~valid, -math.inf).amax(-1, keepdim=True)
+    extent = torch.where(high > low, high - low, 1.0)
+    return ((x - low) / extent).masked_fill(~valid, 1.0)
+
+
+def _best_split(x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the two-means clustering of [..., N] values in [0, 1] with the least inertia: 0 and 1 as [..., 2, N].
 
     In one dimension a cluster is an interval, so the best of all N − 1 cuts of the sorted values is found at once: the
-    one with the largest `S_k²/k + (S_N − S_k)²/(N − k)`, S_k being the sum of the k smallest.
+    one with the largest `S_k²/k + (S_n − S_k)²/(n − k)`, S_k being the sum of the k smallest of n.
     """
-    ordered = x.sort().values
-    count = len(x)
+    ordered = x.sort(-1).values
+    count = x.shape[-1]
     # Fixed point: prefix sums of integers are exact, so neither sample order nor device changes the cut (and torch's
     # deterministic mode allows them on CUDA, which it does not for floating point).
     scale = 2.0 ** (62 - math.ceil(math.log2(count)))
-    sums = (ordered * scale).to(torch.int64).cumsum(0).to(x.dtype) / scale
+    sums = (ordered * scale).to(torch.int64).cumsum(-1).to(x.dtype) / scale
     below = torch.arange(1, count, dtype=x.dtype, device=x.device)
-    gain = sums[:-1] ** 2 / below + (sums[-1] - sums[:-1]) ** 2 / (count - below)
-    gain = torch.where(ordered[1:] > ordered[:-1], gain, -math.inf)  # equal values stay together
+    members: int | Tensor = count
+    total = sums[..., -1:]
+    if valid is not None:  # the others have the largest value, so they stand last and no cut lies among them
+        members = valid.sum(-1, keepdim=True)
+        total = sums.gather(-1, members - 1)
+    gain = sums[..., :-1] ** 2 / below + (total - sums[..., :-1]) ** 2 / (members - below)
+    gain = torch.where(ordered[..., 1:] > ordered[..., :-1], gain, -math.inf)  # equal values stay together
     # gather, because indexing with a device scalar would copy it to the host
-    cut = ordered.gather(0, gain.argmax(0, keepdim=True))
+    cut = ordered.gather(-1, gain.argmax(-1, keepdim=True))
     low = x <= cut
-    return torch.stack((low, ~low)).to(x.dtype)
+    return torch.stack((low, ~low), -2).to(x.dtype)
 
 
 def _m_step(x: Tensor, resp: Tensor, reg_covar: float) -> Tensor:
-    """Return weights, means and variances as one tensor [3, 2, 1] from values [N] and responsibilities [2, N]."""
-    size = resp.sum(1, keepdim=True) + 10 * torch.finfo(x.dtype).eps  # scikit-learn's guard against an empty component
-    mean = (resp * x).sum(1, keepdim=True) / size
-    variance = (resp * (x - mean) ** 2).sum(1, keepdim=True) / size + reg_covar
-    return torch.stack((size / size.sum(), mean, variance))
+    """Return weights, means and variances [3, ..., 2, 1] from values [..., N] and responsibilities [..., 2, N]."""
+    x = x[..., None, :]
+    size = resp.sum(-1, keepdim=True) + 10 * torch.finfo(x.dtype).eps  # scikit-learn's guard: an empty component
+    mean = (resp * x).sum(-1, keepdim=True) / size
+    variance = (resp * (x - mean) ** 2).sum(-1, keepdim=True) / size + reg_covar
+    return torch.stack((size / size.sum(-2, keepdim=True), mean, variance))
 
 
-def _e_step(x: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean log-likelihood, a scalar, and the responsibilities [2, N]."""
+def _e_step(x: Tensor, parameters: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the mean log-likelihood of each row [...] and the responsibilities [..., 2, N]."""
     weight, mean, variance = parameters
-    joint = weight.log() - 0.5 * ((x - mean) ** 2 / variance + (2 * math.pi * variance).log())
-    evidence = torch.logsumexp(joint, dim=0)
-    return evidence.mean(), (joint - evidence).exp()
+    joint = weight.log() - 0.5 * ((x[..., None, :] - mean) ** 2 / variance + (2 * math.pi * variance).log())
+    evidence = torch.logsumexp(joint, dim=-2)
+    resp = (joint - evidence[..., None, :]).exp()
+    if valid is None:
+        return evidence.mean(-1), resp
+    return (evidence * valid).sum(-1) / valid.sum(-1), resp * valid[..., None, :]

@@ -18,7 +18,7 @@ from labeltrace.data.names import Names
 from labeltrace.data.options import ReadOptions
 
 if TYPE_CHECKING:
-    from labeltrace.data.own_part import Part  # pyarrow: only who asks for it waits for it
+    from labeltrace.data.own.part import Part  # pyarrow: only who asks for it waits for it
 
 
 def from_torch(
@@ -51,7 +51,7 @@ def from_torch(
     >>> from_torch(samples).train
     Split(2 samples, float32 [2])
     """
-    from labeltrace.data.own_part import assemble
+    from labeltrace.data.own.part import assemble
 
     names = classes if classes is not None else _class_names(dataset)
     named = None if names is None else tuple(str(word) for word in names)
@@ -99,7 +99,7 @@ class TorchImages(Images):
 
 
 def _part(dataset: Any, classes: tuple[str, ...] | None, what: str) -> Part:
-    from labeltrace.data.own_part import Part, words
+    from labeltrace.data.own.part import Part, words
 
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise DatasetError(f"{what} is {type(dataset).__name__}; expected a map-style Dataset (len() and [i])")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.own_part import Part
+from labeltrace.data.own.part import Part
 
 _MEANING = {
     "train": ("train", "training"),

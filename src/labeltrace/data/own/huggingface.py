@@ -24,9 +24,9 @@ from labeltrace.data.decode import BadImage, decode, image_size
 from labeltrace.data.images import Images
 from labeltrace.data.names import Names
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.own_part import Part, words
-from labeltrace.data.own_splits import choose_splits
-from labeltrace.data.own_table import LABELS, find_column, is_vector, vectors
+from labeltrace.data.own.part import Part, words
+from labeltrace.data.own.splits import choose_splits
+from labeltrace.data.own.table import LABELS, find_column, is_vector, vectors
 
 
 def is_huggingface(path: Path) -> bool:

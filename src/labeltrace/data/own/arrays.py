@@ -14,9 +14,9 @@ from labeltrace.data.arrays import as_inputs
 from labeltrace.data.dataset import UNKNOWN, DatasetError
 from labeltrace.data.names import Names
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.own_labels import with_labels
-from labeltrace.data.own_numpy import load_npy, load_npz
-from labeltrace.data.own_part import Part, words
+from labeltrace.data.own.labels import with_labels
+from labeltrace.data.own.numpy_files import load_npy, load_npz
+from labeltrace.data.own.part import Part, words
 
 INPUTS = ("x", "images", "inputs", "features", "embeddings", "x_train", "train_images")
 LABELS = ("y", "labels", "label", "y_train", "train_labels")

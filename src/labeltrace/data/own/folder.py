@@ -12,8 +12,8 @@ import pyarrow as pa
 from labeltrace.data.dataset import DatasetError
 from labeltrace.data.images import ImageFiles
 from labeltrace.data.names import Names, printable
-from labeltrace.data.own_part import Part, class_order
-from labeltrace.data.own_splits import choose_splits, split_of
+from labeltrace.data.own.part import Part, class_order
+from labeltrace.data.own.splits import choose_splits, split_of
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 LAYOUT = "expected one folder per class with its images; or pass a table of paths and labels (.csv, .tsv, .parquet)"

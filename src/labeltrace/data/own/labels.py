@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from labeltrace.data.dataset import DatasetError
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.own_numpy import load_npy
-from labeltrace.data.own_part import Part, words
-from labeltrace.data.own_table import LABELS, SUFFIXES, find_column, open_table, text_lines
+from labeltrace.data.own.numpy_files import load_npy
+from labeltrace.data.own.part import Part, words
+from labeltrace.data.own.table import LABELS, SUFFIXES, find_column, open_table, text_lines
 
 
 def with_labels(part: Part, read: ReadOptions) -> Part:

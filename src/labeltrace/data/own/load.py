@@ -10,7 +10,7 @@ from labeltrace.data.dataset import Dataset, DatasetError
 from labeltrace.data.options import ReadOptions
 
 if TYPE_CHECKING:
-    from labeltrace.data.own_part import Part
+    from labeltrace.data.own.part import Part
 
 KINDS = (
     "a folder with one folder of images per class, a table (.csv, .tsv, .parquet) of paths or features with labels, "
@@ -35,7 +35,7 @@ def load_own(path: Path, read: ReadOptions) -> Dataset:
     Raises:
         DatasetError: nothing there, or nothing that can be used; the message says where and what to do.
     """
-    from labeltrace.data.own_part import assemble
+    from labeltrace.data.own.part import assemble
 
     train, test = _read(path, read)
     if read.test is not None:
@@ -44,10 +44,10 @@ def load_own(path: Path, read: ReadOptions) -> Dataset:
 
 
 def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
-    from labeltrace.data.own_arrays import read_arrays
-    from labeltrace.data.own_folder import read_folder
-    from labeltrace.data.own_huggingface import is_huggingface, read_huggingface
-    from labeltrace.data.own_manifest import read_manifest
+    from labeltrace.data.own.arrays import read_arrays
+    from labeltrace.data.own.folder import read_folder
+    from labeltrace.data.own.huggingface import is_huggingface, read_huggingface
+    from labeltrace.data.own.manifest import read_manifest
 
     try:
         if path.is_dir():
@@ -70,8 +70,8 @@ def _read_test(path: Path, read: ReadOptions) -> Part:
     """Return a test set in a folder or file of its own."""
     from dataclasses import replace
 
-    from labeltrace.data.own_folder import read_classes
-    from labeltrace.data.own_huggingface import is_huggingface
+    from labeltrace.data.own.folder import read_classes
+    from labeltrace.data.own.huggingface import is_huggingface
 
     if path.suffix.lower() == ".npy":
         raise DatasetError(f"{path}: an .npy file carries no labels; put the test set into an .npz file with x and y")

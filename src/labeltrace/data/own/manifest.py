@@ -16,10 +16,10 @@ from labeltrace.data.dataset import DatasetError
 from labeltrace.data.images import ImageFiles
 from labeltrace.data.names import Names
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.own_labels import with_labels
-from labeltrace.data.own_part import Part, words
-from labeltrace.data.own_splits import split_of, train_and_test
-from labeltrace.data.own_table import LABELS, PATHS, Table, find_column, numbers, open_table, vectors
+from labeltrace.data.own.labels import with_labels
+from labeltrace.data.own.part import Part, words
+from labeltrace.data.own.splits import split_of, train_and_test
+from labeltrace.data.own.table import LABELS, PATHS, Table, find_column, numbers, open_table, vectors
 
 
 def read_manifest(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:

@@ -1,0 +1,1 @@
+"""People's own data with no code written: one reader per kind of file, chosen by `own.load`."""
