@@ -146,7 +146,7 @@ def test_a_subset_is_drawn_before_the_noise():
 
 MISTAKES = {
     "learner": ({"learner": "rollr"}, "did you mean 'rolr'"),
-    "learner, none near": ({"learner": "zzz"}, "cross_entropy, rolr"),
+    "learner, none near": ({"learner": "zzz"}, "known: .*cross_entropy.*rolr"),
     "preset": ({"preset": "smal"}, "preset 'smal' of rolr: did you mean 'small'"),
     "controller": ({"controller": "trase"}, "did you mean 'trace'"),
     "model": ({"model": "resnet81"}, "did you mean 'resnet18'"),

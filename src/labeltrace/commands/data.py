@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -119,12 +120,13 @@ def check(
         with Bars(talk_console(as_json)) as bars:
             found = check_images(load_dataset(data, root, 0, options), options, bars.reading)
     if as_json:
-        print_json([{"path": str(finding.path), "problem": finding.problem} for finding in found])
+        print_json([{**asdict(finding), "path": str(finding.path)} for finding in found])
     else:
         for finding in found[:SHOWN]:
-            console.print(f"{finding.path}: {finding.problem}", soft_wrap=True)
+            console.print(str(finding), soft_wrap=True)
         if len(found) > SHOWN:
             console.print(f"… {len(found) - SHOWN:,} more problems (--json lists all)")
-        console.print(f"{data}: {len(found):,} problems" if found else f"{data}: {looked} as expected")
+        count = f"{len(found):,} problem{'s' if len(found) > 1 else ''}"
+        console.print(f"{data}: {count if found else looked + ' as expected'}")
     if found:
         raise typer.Exit(1)

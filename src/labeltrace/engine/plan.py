@@ -32,6 +32,7 @@ from labeltrace.errors import InputError, nearest
 from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
 from labeltrace.models import build_model, check_model, default_model
+from labeltrace.models.inputs import LARGE_IMAGE, SMALL_IMAGE
 from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
@@ -169,12 +170,17 @@ def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
 
 
 def _preset(config: RunConfig, learner: type[Learner], dataset: Dataset) -> tuple[str, Preset]:
-    name = config.preset or (
-        "cifar" if len(dataset.input_shape) == 3 and max(dataset.input_shape[1:]) > 28 else "small"
-    )
+    name = config.preset or _recipe(dataset.input_shape)
     if name not in learner.presets:
         raise InputError(f"unknown preset {name!r} of {learner.name}: {nearest(name, learner.presets)}")
     return name, learner.presets[name]
+
+
+def _recipe(shape: tuple[int, ...]) -> str:
+    """The recipe for samples of a shape when none is named; the bounds are those of `default_model`."""
+    if len(shape) == 1 or max(shape[1:]) <= SMALL_IMAGE:
+        return "small"
+    return "cifar" if max(shape[1:]) <= LARGE_IMAGE else "large"
 
 
 def _trace(config: RunConfig, preset: Preset, epochs: int, recipe_epochs: int) -> TraceConfig:

@@ -241,7 +241,8 @@ class _Run:
         method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
         size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
         if self.plan.skipped:
-            size += f", {len(self.plan.skipped)} bad images left out ({self.folder.bad_images.name})"
+            left_out = f"{len(self.plan.skipped)} bad image{'s' if len(self.plan.skipped) > 1 else ''} left out"
+            size += f", {left_out} ({self.folder.bad_images.name})"
         where = f"{device_name(self.fabric.device)}, {self.fabric._precision.precision}"
         left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
         return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"

@@ -16,6 +16,7 @@ from labeltrace.learners.settings import LearnerSettings, Preset, setting
 
 CIFAR_N = "training script of CIFAR-10N/100N"
 OURS = "ours: set to the refurbishment learners' small recipe, so that a comparison changes the method only"
+LARGE = "warm-up of DivideMix's WebVision recipe (official code), so that a comparison changes the method only"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class CrossEntropy(Learner):
     settings_type = CrossEntropySettings
     presets: ClassVar = {
         "cifar": Preset("32-pixel images (published recipe)"),
+        "large": Preset(
+            "images over 64 pixels",
+            {
+                "epochs": (80, LARGE),
+                "batch_size": (64, LARGE),
+                "lr": (0.01, LARGE),
+                "lr_drop": (40, LARGE),
+            },
+        ),
         "small": Preset(
             "images up to 28 pixels, features",
             {

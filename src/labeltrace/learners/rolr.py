@@ -37,6 +37,8 @@ from labeltrace.scoring import Field, Scores, loss_posterior
 CODE = "official code (chenmc1996/Robust-LR)"
 TABLE = "TRACE paper, Appendix A table"
 OURS = "ours: chosen on digits with 40 % symmetric noise, see docs/decisions.md"
+LARGE = "DivideMix's WebVision recipe (official code); RoLR's own is not released"
+OURS_LARGE = "ours, unmeasured: 20 epochs of 515 in proportion, rounded up"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,19 @@ class RoLR(Learner):
         "oracle_90": Preset(
             "32-pixel images when 90 % of the labels are known to be wrong",
             {"loss_window": (5, CODE + ": only at noise rate 0.9")},
+        ),
+        "large": Preset(
+            "images over 64 pixels",
+            {
+                "epochs": (80, LARGE),
+                "warmup": (1, LARGE),
+                "batch_size": (32, LARGE),
+                "warmup_batch_size": (64, LARGE),
+                "passes": (1, LARGE),
+                "lr": (0.01, LARGE),
+                "lr_drop": (39, LARGE + ": at 40, the first of which is warm-up"),
+            },
+            trace={"start": (8, "methods page of DivideMix: a tenth of a short run"), "ramp": (5, OURS_LARGE)},
         ),
         "small": Preset(
             "images up to 28 pixels, features",

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009), read from the official "python version" folders.
 
 The files are Python-2 pickles. A pickle can run any code when it is read, so only what a numpy array needs is let
-through. Nothing is downloaded, and pixels are kept in the official order, so that index i is image i of the archive.
+through. Pixels are kept in the official order, so that index i is image i of the archive.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def load_cifar10(root: str | Path | None = None, strict: bool = True) -> Dataset
     """Return CIFAR-10 from `root`, which is `cifar-10-batches-py` or the folder that holds it.
 
     Args:
-        root: the folder; the dataset is not downloaded.
+        root: the folder; `labeltrace data download` fills one where there is a network.
         strict: whether each file must hold its official number of images.
 
     Raises:
@@ -188,7 +188,7 @@ def _folder(official: _Official, root: Path | None) -> Path:
 def _remedy(official: _Official) -> str:
     return (
         f"Get {official.archive} from {URL}, unpack it, and pass as root the folder that holds {official.folder}/ "
-        "(it is not downloaded for you)."
+        f"(or let `labeltrace data download {official.title.lower().replace('-', '')} DIR` do so)."
     )
 
 

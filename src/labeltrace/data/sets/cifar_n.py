@@ -198,7 +198,7 @@ def _find(release: _Release, root: str | Path | None) -> Path:
     what = f"{release.title}: expected {Path('ROOT' if root is None else root, release.file)} (md5 {release.md5[:8]}…)"
     remedy = (
         f"Put the file {release.file} of the repository {REPOSITORY}, folder data/, beside the folder of "
-        f"{release.cifar} (it is not downloaded for you)."
+        f"{release.cifar} (its licence forbids commercial use, so it is yours to fetch)."
     )
     if root is None:
         raise DatasetError(f"{what}, found no root. {remedy}")
