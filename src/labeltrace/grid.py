@@ -17,6 +17,7 @@ from labeltrace.engine.config import dump_config
 from labeltrace.errors import InputError
 from labeltrace.progress import Bars, state_of
 
+PATHS = {"data", "root", "noise_file", "foreign_root", "weights"}  # made absolute in a run's config.yaml
 POLL = 0.5  # seconds between two looks at the run folders
 
 
@@ -43,14 +44,17 @@ class _Job:
             bars.show(self.name, self.epochs, self.shown, state_of(records[-1]) if records else "")
 
 
-def run_all(configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int | None = None) -> None:
-    """Train every run into `out`/<name>, a few at a time; an earlier run there is replaced.
+def run_all(
+    configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int | None = None, *, resume: bool = False
+) -> None:
+    """Train every run into `out`/<name>, a few at a time; an earlier run there is replaced, or gone on with.
 
     Args:
         configs: name → run.
         out: folder of the runs.
         bars: shows their progress.
         jobs: runs at a time; None means one per core.
+        resume: leave finished runs alone and go on with half-done ones.
 
     Raises:
         InputError: a run failed; the message is its own. Runs still going are stopped and can be resumed.
@@ -60,13 +64,14 @@ def run_all(configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int |
     cores = os.cpu_count() or 2
     jobs = min(jobs or cores, len(configs))
     threads = str(max(1, cores // jobs))
-    waiting, going = list(configs.items()), list[_Job]()
+    waiting = [(name, config) for name, config in configs.items() if not (resume and _is_done(out / name, config))]
+    going: list[_Job] = []
     with tempfile.TemporaryDirectory() as scratch:
         try:
             while waiting or going:
                 while waiting and len(going) < jobs:
                     name, config = waiting.pop(0)
-                    going.append(_start(name, config, out, Path(scratch), threads))
+                    going.append(_start(name, config, out, Path(scratch), threads, resume))
                 for job in list(going):
                     code = job.process.poll()
                     job.show(bars)
@@ -83,12 +88,32 @@ def run_all(configs: Mapping[str, RunConfig], out: Path, bars: Bars, jobs: int |
                     job.process.wait(timeout=30)
 
 
-def _start(name: str, config: RunConfig, out: Path, scratch: Path, threads: str) -> _Job:
+def _is_done(folder: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run, finished.
+
+    Raises:
+        InputError: it holds another one.
+    """
+    found = RunFolder(folder)
+    if not found.config.exists():
+        return False
+    there = load_config(found.config, {})
+    for key in config.model_fields_set - {"settings", "trace", "read"}:
+        asked = getattr(config, key)
+        if asked is not None and key not in PATHS and getattr(there, key) != asked:
+            raise InputError(f"{folder}: holds a run with {key} {getattr(there, key)!r}, not {asked!r}; choose another")
+    return found.samples.exists()
+
+
+def _start(name: str, config: RunConfig, out: Path, scratch: Path, threads: str, resume: bool) -> _Job:
     asked, errors = scratch / f"{name}.yaml", scratch / f"{name}.err"
     asked.write_text(dump_config(config), encoding="utf-8")
     folder = out / name
     started = time.time() - 0.1  # file times are coarser than the clock
-    command = [sys.executable, "-m", "labeltrace", "train", str(asked), "--out", str(folder), "--overwrite", "--json"]
+    words = [str(asked), "--out", str(folder), "--overwrite"]
+    if resume and RunFolder(folder).config.exists():
+        words = ["--resume", str(folder)]
+    command = [sys.executable, "-m", "labeltrace", "train", *words, "--json"]
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,

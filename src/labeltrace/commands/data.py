@@ -127,6 +127,6 @@ def check(
         if len(found) > SHOWN:
             console.print(f"… {len(found) - SHOWN:,} more problems (--json lists all)")
         count = f"{len(found):,} problem{'s' if len(found) > 1 else ''}"
-        console.print(f"{data}: {count if found else looked + ' as expected'}")
+        console.print(f"{data}: {count if found else looked + ' as expected'}", soft_wrap=True)
     if found:
         raise typer.Exit(1)

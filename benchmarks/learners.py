@@ -1,0 +1,142 @@
+"""Every learner on the same wrong labels, as published and with TRACE, over three seeds.
+
+Run: python benchmarks/learners.py digits
+     python benchmarks/learners.py cifar10 --root DATA --subset 5000 --epochs 60 --model resnet18 --jobs 8
+Writes results/learners_<data>.json (every run) and .md (the table). The noise differs from seed to seed; within a seed
+all runs train on the same labels. A second call goes on where the first was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from labeltrace.bench.environment import environment
+from labeltrace.data import load_noise
+from labeltrace.engine import RunConfig, RunFolder, load_config
+from labeltrace.grid import run_all
+from labeltrace.learners import learners
+from labeltrace.progress import Bars
+from labeltrace.runs import figures
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+COLUMNS = {
+    "mean_last_10": "test, mean of last 10",
+    "best": "best epoch",
+    "precision": "wrong labels found: precision",
+    "recall": "recall",
+    "suggestion_accuracy": "suggested right",
+}
+
+
+def main() -> None:
+    """Run the grid and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="dataset by name, or a path")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--subset", type=int)
+    parser.add_argument("--model")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--noise", default="symmetric")
+    parser.add_argument("--rate", type=float, default=0.4)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
+    parser.add_argument("--learners", nargs="+", default=list(learners), choices=list(learners))
+    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument("--out", type=Path, help="folder of the runs (default: runs/learners-<data>)")
+    arguments = parser.parse_args()
+    out = arguments.out or Path(f"runs/learners-{arguments.data}")
+    shared = {name: getattr(arguments, name) for name in ("data", "root", "subset", "model", "epochs", "noise", "rate")}
+    configs = {
+        f"{name}-s{seed}": RunConfig.model_validate({**shared, **change, "seed": seed})
+        for seed in arguments.seeds
+        for name, change in runs(arguments.learners).items()
+    }
+    started = time.perf_counter()
+    with Bars(Console()) as bars:
+        run_all(configs, out, bars, arguments.jobs, resume=True)
+    record = {
+        "command": "python benchmarks/learners.py "
+        + " ".join(f"{key} {value}" for key, value in shared.items() if value),
+        "noise": f"{arguments.noise}, rate {arguments.rate}",
+        "seeds": arguments.seeds,
+        "seconds": round(time.perf_counter() - started),
+        "environment": environment(),
+        "runs": [
+            row(name, seed, out / f"{name}-s{seed}") for name in runs(arguments.learners) for seed in arguments.seeds
+        ],
+    }
+    stem = RESULTS / f"learners_{Path(arguments.data).stem}"
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(page(record), encoding="utf-8")
+    print(stem.with_suffix(".md").read_text(encoding="utf-8"))
+
+
+def runs(names: list[str]) -> dict[str, dict[str, str]]:
+    """Return name of the run → what it changes."""
+    found: dict[str, dict[str, str]] = {}
+    for name in sorted(names, key=lambda name: (learners[name].refurbishes, name)):
+        if not learners[name].refurbishes:
+            found[name] = {"learner": name}
+            continue
+        for controller in ("coupled", "trace"):
+            found[name + ("+trace" if controller == "trace" else "")] = {"learner": name, "controller": controller}
+    return found
+
+
+def row(name: str, seed: int, folder: Path) -> dict[str, object]:
+    """Return one run's figures with what identifies it."""
+    run = RunFolder(folder)
+    config, metrics = load_config(run.config, {}), run.read_metrics()
+    noise = load_noise(run.noise)[1]
+    where = json.loads(run.environment.read_text(encoding="utf-8"))
+    return {
+        "run": name,
+        "seed": seed,
+        "epochs": config.epochs,
+        "preset": config.preset,
+        "model": config.model,
+        "noise_sha256": noise.sha256,
+        "rate": noise.actual,
+        "device": where["device"],
+        "revision": where["revision"],
+        "seconds": round(sum(record["seconds"] for record in metrics), 1),
+        **figures(folder),
+    }
+
+
+def page(record: dict) -> str:
+    """Return the results as a Markdown table: mean ± standard deviation over the seeds, in per cent."""
+    first = record["runs"][0]
+    lines = [
+        f"# Learners: {record['command'].split()[3]}, {record['noise']}",
+        "",
+        f"`{record['command']}` on {record['environment']['date']}: seeds {', '.join(map(str, record['seeds']))}, "
+        f"{first['model']}, recipe `{first['preset']}`, {first['device']}, torch {record['environment']['torch']}. "
+        "Mean ± standard deviation over seeds, per cent; every run is a row of the JSON file beside this page.",
+        "",
+        "| run | epochs | " + " | ".join(COLUMNS.values()) + " | TRACE − base, by seed |",
+        "|---" * (len(COLUMNS) + 3) + "|",
+    ]
+    by_run: dict[str, list[dict]] = {}
+    for run in record["runs"]:
+        by_run.setdefault(run["run"], []).append(run)
+    for name, found in by_run.items():
+        cells = []
+        for key in COLUMNS:
+            values = [100 * run[key] for run in found if run[key] is not None]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}" if values else "–")
+        base = by_run.get(name.removesuffix("+trace")) if name.endswith("+trace") else None
+        pairs = zip(found, base or [], strict=False)
+        gains = ", ".join(f"{100 * (one['mean_last_10'] - two['mean_last_10']):+.1f}" for one, two in pairs)
+        lines.append(f"| {name} | {found[0]['epochs']} | " + " | ".join(cells) + f" | {gains or '–'} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
