@@ -157,7 +157,7 @@ def test_every_setting_has_a_source(name):
         found = sources(learner.settings_type, preset)
         assert all(len(source) > 8 and source != "declared by each learner" for source in found.values()), found
         assert all(len(source) > 8 for _, source in preset.trace.values())
-    assert {"cifar", "small"} <= set(learner.presets)
+    assert {"cifar", "small", "large"} <= set(learner.presets)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -100,6 +100,9 @@ def test_fact_4_steps_per_epoch():
             ones = torch.ones(2, 20)
             return Scores(ones, ones, ones, ones, torch.zeros(20), ones[0], ones[0].bool())
 
+        def chosen(self):
+            return torch.arange(20)
+
     learner = make(batch_size=448)
     learner.epoch(Counter(), 0)
     assert calls == [((0,), 782, "warm-up A"), ((1,), 782, "warm-up B")]
@@ -210,7 +213,7 @@ def test_loss_window_averages_the_last_losses():
         return Scores(loss, ones, None, None, torch.zeros(6), ones[0], ones[0].bool())
 
     for loss in losses:
-        learner.remember(scores(loss))
+        learner.remember(scores(loss), torch.arange(len(loss[0])))
     scaled = [(x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) for x in losses]
     wanted = torch.stack([loss_posterior(row) for row in (scaled[1] + scaled[2]) / 2])
     assert torch.allclose(learner.memory["posterior"].T, wanted, atol=1e-5)

@@ -126,6 +126,13 @@ class Controller(ABC):
             epoch: counted from the end of warm-up.
         """
 
+    def begun(self, epoch: int | Tensor) -> bool | Tensor:
+        """Whether the controller may differ from the base method at an epoch, counted from the end of warm-up.
+
+        A base method that is no mix of label and replacement (it drops samples, say) keeps its own rule until then.
+        """
+        return False
+
     def weigh(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the sample weights [N] of branch weights a, b, mean 1."""
         return torch.ones_like(a + b)

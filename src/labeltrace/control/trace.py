@@ -220,8 +220,8 @@ class Trace(Controller):
     def __call__(self, evidence: Evidence) -> Supervision:
         """Judge both sources, then build target and weight."""
         config, epoch = self.config, evidence.epoch
-        first_epoch = min(config.start, config.gate_start)
-        if not isinstance(epoch, Tensor) and epoch < first_epoch:
+        begun = self.begun(epoch)
+        if begun is False:
             return self._coupled(evidence)
         votes = evidence.votes
         s_obs, s_pseudo = self.reliabilities(
@@ -234,10 +234,14 @@ class Trace(Controller):
         after = supervise(evidence.observed, evidence.pseudo, s_obs, s_pseudo, config.w_min)
         if not config.reweight:
             after = replace(after, weight=torch.ones_like(after.weight))
-        if not isinstance(epoch, Tensor):
+        if not isinstance(begun, Tensor):
             return after
         pairs = zip(_fields(self._coupled(evidence)), _fields(after), strict=True)
-        return Supervision(*(torch.where(epoch < first_epoch, early, late) for early, late in pairs))
+        return Supervision(*(torch.where(begun, late, early) for early, late in pairs))
+
+    def begun(self, epoch: int | Tensor) -> bool | Tensor:
+        """Whether structure and agreement count, or the pseudo gate is open."""
+        return epoch >= min(self.config.start, self.config.gate_start)
 
     def reliabilities(
         self, clean: Tensor, structure: Tensor | None, agree: Tensor | None, confidence: Tensor, epoch: int | Tensor

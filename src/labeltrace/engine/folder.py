@@ -13,7 +13,7 @@ from typing import Any
 
 from labeltrace.engine.config import RunConfig, read_yaml
 from labeltrace.errors import InputError
-from labeltrace.files import write_atomically
+from labeltrace.files import is_file, write_atomically
 
 
 class RunFolder:
@@ -43,7 +43,7 @@ class RunFolder:
             InputError: the folder is taken, or holds something that is no run (never deleted).
         """
         folder = cls(path)
-        if path.is_file():
+        if is_file(path):
             raise InputError(f"{path}: a file is in the way; choose another --out")
         if path.exists() and any(path.iterdir()):
             if not folder._is_run():
@@ -83,7 +83,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Return the folder of a run that was started before."""
         folder = cls(path)
-        if not folder.config.exists():
+        if not is_file(folder.config):
             raise InputError(f"{path}: no run here (no config.yaml)")
         return folder
 

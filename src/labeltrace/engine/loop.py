@@ -134,7 +134,7 @@ class EngineLoop:
         for number in range(passes):
             words = self.seed, self.epoch, phase, number
             order = self._batches(words, batch_size, drop_last, index)
-            for batch in self._read(order, words, beside):
+            for batch in self._read(order, words, beside, passes):
                 for member in members:
                     self.optimizers[member].zero_grad(set_to_none=True)
                 outcome = step(batch)
@@ -232,11 +232,13 @@ class EngineLoop:
         order = self.fabric.to_device(order.reshape(-1, size))
         return order if samples is None else samples[order]
 
-    def _read(self, order: Tensor, words: tuple[int, int, int, int], beside: Tensor | None) -> Iterator[Batch]:
+    def _read(
+        self, order: Tensor, words: tuple[int, int, int, int], beside: Tensor | None, passes: int
+    ) -> Iterator[Batch]:
         """Yield the batches of a pass: those of `order` [steps, B], each with one of the list `beside`."""
         steps, size = order.shape
         numbers = torch.arange(steps, device=order.device)
-        done = numbers / max(steps, 1)
+        done = (words[3] + numbers / max(steps, 1)) / passes
         second = None
         if beside is not None and len(beside) and steps:
             rounds: list[Tensor] = []
@@ -250,7 +252,7 @@ class EngineLoop:
             draws, other = Draws.at(index, *words), None
             if second is not None:
                 others = second[number]
-                apart = Draws.at(others, *words, BESIDE)
+                apart = Draws.at(others, *words, BESIDE, numbers[number])  # a list may name a sample twice
                 other = Batch(others, inputs[size:], self.labels[others], apart, once, progress)
                 inputs = inputs[:size]
             yield Batch(index, inputs, self.labels[index], draws, once, progress, other)

@@ -29,6 +29,7 @@ from labeltrace.data import (
 from labeltrace.engine.config import RunConfig
 from labeltrace.engine.reporter import Reporter
 from labeltrace.errors import InputError, nearest
+from labeltrace.files import expanded
 from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
 from labeltrace.models import build_model, check_model, default_model
@@ -102,7 +103,7 @@ def plan(
         dataset, record = add_noise(dataset, config.noise, config.rate, seed)
     elif config.noise_file is not None:
         dataset, record = apply_noise_file(
-            dataset, config.noise_file.expanduser(), _foreign_images(config, dataset, read)
+            dataset, expanded(config.noise_file), _foreign_images(config, dataset, read)
         )
     preset_name, preset = _preset(config, learner, dataset)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
@@ -147,7 +148,8 @@ def _foreign_images(config: RunConfig, dataset: Dataset, read: ReadOptions) -> C
 
 
 def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.expanduser().resolve()
+    # Not resolved: the images of a table lie beside the link to it that was given, not beside what it leads to.
+    return None if path is None else expanded(path).absolute()
 
 
 def _stated(read: ReadOptions) -> dict[str, Any]:

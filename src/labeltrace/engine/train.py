@@ -281,11 +281,15 @@ class _Run:
         controller: Controller | None = self.plan.controller
         clean, agree = self.learner.cleanliness(scores), self.learner.agreement(scores)
         suggested, confidence = self.learner.suggestion(scores)
+        structure = scores.structure
+        if self.loop.some is not None:  # what an epoch did not see has no numbers; nobody looks at what is made of them
+            clean, confidence = clean.nan_to_num(0.0), confidence.nan_to_num(0.0)
+            structure = None if structure is None else structure.nan_to_num(0.0)
         ones = torch.ones_like(clean)
         observed, pseudo, a, b, weight = clean, confidence, ones, 1 - ones, ones
         if controller is not None:
             counted = self.learner.controller_epoch(epoch)
-            observed, pseudo = controller.reliabilities(clean, scores.structure, agree, confidence, counted)
+            observed, pseudo = controller.reliabilities(clean, structure, agree, confidence, counted)
             a, b = observed, (1 - observed) * pseudo
             weight = controller.weigh(a, b)
         return Judgement(scores, clean, agree, suggested, confidence, observed, pseudo, a, b, weight)

@@ -1,5 +1,6 @@
 """The training methods, one file each; the registry `learners` knows them by name."""
 
+from labeltrace.learners.anne import ANNE
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
@@ -11,6 +12,7 @@ from labeltrace.learners.selc import SELC
 from labeltrace.learners.selfie import Selfie
 
 __all__ = [
+    "ANNE",
     "DISC",
     "SELC",
     "Batch",

@@ -29,7 +29,7 @@ class Batch:
         observed: [B] observed classes.
         draws: the randomness of these samples in this pass; fork it per view.
         once: the randomness of the step itself (one stream, [1, n] numbers): a mixing weight, say.
-        progress: 0-d, share of the pass that lay behind when the step began.
+        progress: 0-d, share of the phase (all its passes) that lay behind when the step began.
         beside: samples of the second list that `Loop.train` was given, as many as of the first.
     """
 
@@ -54,7 +54,13 @@ Step = Callable[[Batch], Outcome]
 
 
 class Loop(Protocol):
-    """What the engine offers a learner inside an epoch."""
+    """What the engine offers a learner inside an epoch.
+
+    Attributes:
+        labels: [N] observed classes of the training set, on the device.
+    """
+
+    labels: Tensor
 
     def train(
         self,

@@ -31,7 +31,7 @@ from labeltrace.control import Coupled, Evidence
 from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import negative_entropy, prior_penalty, sharpen
+from labeltrace.learners.terms import loss_window, negative_entropy, prior_penalty, sharpen
 from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (chenmc1996/Robust-LR)"
@@ -150,7 +150,7 @@ class RoLR(Learner):
                 step = partial(self.warmup_step, member)
                 loop.train(step, members=[member], batch_size=s.warmup_batch_size, label=f"warm-up {'AB'[member]}")
             return
-        self.remember(loop.score(s.score_view))
+        self.remember(loop.score(s.score_view), loop.chosen())
         for member in (1, 0):
             step = partial(self.step, member, self.controller_epoch(epoch))
             loop.train(
@@ -162,17 +162,16 @@ class RoLR(Learner):
                 label=f"train {'AB'[member]}",
             )
 
-    def remember(self, scores: Scores) -> None:
-        """Keep what the steps of this epoch need of a scoring pass."""
-        posterior = scores.posterior
+    def remember(self, scores: Scores, chosen: Tensor) -> None:
+        """Keep what the steps of this epoch need of a scoring pass, at the samples that it looked at."""
+        posterior = scores.posterior[:, chosen]
         if self.settings.loss_window > 1:
-            low, high = scores.loss.amin(1, keepdim=True), scores.loss.amax(1, keepdim=True)
-            newest = ((scores.loss - low) / (high - low).clamp_min(1e-12)).T[:, :, None]
-            self.memory["losses"] = torch.cat([self.memory["losses"][:, :, 1:], newest], 2)
-            posterior = torch.stack([loss_posterior(losses) for losses in self.memory["losses"].nanmean(2).T])
-        self.memory["posterior"] = posterior.T
+            history = self.memory["losses"]
+            history[chosen], losses = loss_window(history[chosen], scores.loss[:, chosen])
+            posterior = torch.stack([loss_posterior(row) for row in losses])
+        self.memory["posterior"][chosen] = posterior.T
         if scores.structure is not None:
-            self.memory["structure"] = scores.structure
+            self.memory["structure"][chosen] = scores.structure[chosen]
 
     def warmup_step(self, member: int, batch: Batch) -> Outcome:
         """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""

@@ -1,0 +1,65 @@
+"""Heads on a network's last feature: a projection, and a prediction of another view's projection (SimSiam's shape)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labeltrace.models.output import Output, pool
+
+
+class RowNorm(nn.BatchNorm1d):
+    """Batch normalisation of [B, D] that takes a single row by the running statistics."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x normalised."""
+        if len(x) > 1 or not self.training:
+            return super().forward(x)
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+
+
+def _head(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), RowNorm(hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+class Headed(nn.Module):
+    """A classifier with a projection of its last feature and a prediction of another view's projection.
+
+    Args:
+        body: returns `Output`.
+        width: of its last feature.
+        hidden: of both heads.
+        outputs: of both heads.
+
+    >>> import torch
+    >>> from labeltrace.models import build_model
+    >>> network = Headed(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 16, 8)
+    >>> x = torch.zeros(3, 4)
+    >>> network(x).logits.shape, network(x, branch="predict").shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
+
+    def __init__(self, body: nn.Module, width: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.body = body
+        self.project = _head(width, hidden, outputs)
+        self.predict = _head(outputs, hidden, outputs)
+
+    def forward(self, x: Tensor, branch: str = "classify") -> Output | Tensor:
+        """Return the body's output, the projection ("project") or the prediction made from it ("predict")."""
+        output: Output = self.body(x)
+        if branch == "classify":
+            return output
+        projected: Tensor = self.project(last_feature(output))
+        if branch == "project":
+            return projected
+        if branch == "predict":
+            return cast(Tensor, self.predict(projected))
+        raise ValueError(f"unknown branch {branch!r}: known are classify, project, predict")
+
+
+def last_feature(output: Output) -> Tensor:
+    """Return the pooled feature of the last stage, as a scoring pass keeps it; a network without stages: its logits."""
+    return pool(output.features[-1], "gap") if len(output.features) else output.logits

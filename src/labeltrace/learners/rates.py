@@ -1,0 +1,14 @@
+"""Learning-rate schedules that several learners share."""
+
+from __future__ import annotations
+
+
+def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) -> float:
+    """Return a rate that is multiplied by `factor` at epoch `first`, and then every `again` epochs (0: never again).
+
+    >>> [round(stepped(0.1, 0.2, t, first=50, again=25), 6) for t in (49, 50, 74, 75)]
+    [0.1, 0.02, 0.02, 0.004]
+    """
+    if epoch < first:
+        return lr
+    return lr * factor ** (1 + ((epoch - first) // again if again else 0))
