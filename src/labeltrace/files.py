@@ -8,6 +8,36 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from labeltrace.errors import InputError
+
+
+def expanded(path: Path) -> Path:
+    """Return a path with `~` and `~user` in place of the home folders they stand for.
+
+    Raises:
+        InputError: there is no such user.
+
+    >>> expanded(Path("~nobody-of-this-name/data"))
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: ~nobody-of-this-name/data: the home folder of ~nobody-of-this-name is not known
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: the home folder of {path.parts[0]} is not known") from None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is that of a file; one that no file can have (too long, a NUL in it) is not.
+
+    >>> is_file(Path("x" * 5000))
+    False
+    """
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one move."""

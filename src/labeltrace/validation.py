@@ -42,7 +42,8 @@ def build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         if problem["type"] == "value_error":  # our own message, raised by a check of the record itself
             raise InputError(f"{where}: {problem['ctx']['error']}") from None
         name = ".".join(str(part) for part in problem["loc"])
-        raise InputError(f"{where}: {name}: {problem['msg'].lower()}, got {problem['input']!r}") from None
+        said = problem["msg"].partition(" for <class")[0].lower()
+        raise InputError(f"{where}: {name}: {said}, got {problem['input']!r}") from None
 
 
 def field_names(kind: type) -> list[str]:

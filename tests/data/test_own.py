@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from labeltrace.data import DatasetError, ReadOptions, load_dataset
-from labeltrace.data.own.load import _name, load_own
+from labeltrace.data.own.load import load_own, safe_name
 from labeltrace.data.own.part import class_order, words
 
 
@@ -59,14 +59,14 @@ def test_image_files_and_arrays_do_not_mix(tmp_path: Path) -> None:
     ("path", "name"), [("a/my set.csv", "my-set"), ("x/é_1.v2.parquet", "é_1.v2"), ("/", "data"), ("a/....npz", "data")]
 )
 def test_names_are_safe_for_folders(path: str, name: str) -> None:
-    assert _name(Path(path)) == name
+    assert safe_name(Path(path)) == name
 
 
 def test_the_name_of_a_folder_keeps_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "v1.2").mkdir()
-    assert _name(tmp_path / "v1.2") == "v1.2"
+    assert safe_name(tmp_path / "v1.2") == "v1.2"
     monkeypatch.chdir(tmp_path / "v1.2")
-    assert _name(Path()) == "v1.2"
+    assert safe_name(Path()) == "v1.2"
 
 
 def test_numbers_are_in_their_order() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 console = Console(markup=False, highlight=False)
+LONGEST = 900  # characters of a line that says what is wrong; file names and labels may have thousands
 
 
 def talk_console(quiet: bool) -> Console:
@@ -18,8 +19,18 @@ def talk_console(quiet: bool) -> Console:
 
 def complain(message: str, code: int) -> int:
     """Print one line to stderr and return the exit code."""
-    print(f"labeltrace: {' '.join(message.splitlines())}", file=sys.stderr)  # noqa: T201
+    print(f"labeltrace: {one_line(message)}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def one_line(message: str) -> str:
+    r"""Return a message as one line that a terminal shows as it is, its middle left out where it is very long.
+
+    >>> one_line("two\nlines,\x1b[2J and colour")
+    'two lines,\\x1b[2J and colour'
+    """
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.splitlines()))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST * 2 // 3]} … {line[-LONGEST // 3 :]}"
 
 
 def file_names(folder: Path) -> str:

@@ -54,10 +54,15 @@ def show(
     )  # fmt: skip
     dataset = load_dataset(data, root, seed, options)
     sheet = sheet or Path(f"{dataset.name}.png")
+    if sheet.suffix.lower() != ".png":
+        raise InputError(f"--sheet {sheet}: expected a name that ends in .png")
     if not sheet.parent.is_dir():
         raise InputError(f"{sheet}: there is no folder {sheet.parent}")
     found = overview(dataset)
-    drawn = draw_contact_sheet(dataset, sheet, seed)
+    try:
+        drawn = draw_contact_sheet(dataset, sheet, seed)
+    except OSError as error:
+        raise InputError(f"--sheet {sheet}: {error.strerror or error}") from None
     if as_json:
         print_json({**found.to_dict(), "sheet": str(sheet)})
         return

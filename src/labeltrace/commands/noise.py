@@ -72,8 +72,11 @@ def noise(
     )
     if foreign_root is not None and foreign is None:
         raise InputError("--foreign-root is given without --foreign, the dataset in it")
-    if seed < 0:
-        raise InputError(f"--seed {seed} is negative")
+    for flag, value in (("--seed", seed), ("--noise-seed", noise_seed or 0)):
+        if value < 0:
+            raise InputError(f"{flag} {value} is negative")
+        if value >= 2**32:
+            raise InputError(f"{flag} {value} is too large; expected less than 2**32, as labeltrace train takes it")
     _check_out(out, overwrite)
     read = reading.options(
         labels=labels, path_column=path_column, label_column=label_column, split_column=split_column,
@@ -124,9 +127,13 @@ def _check_out(out: Path, overwrite: bool) -> None:
     """Refuse a file that could not be written, before anything is read."""
     if out.suffix != ".npz":
         raise InputError(f"--out {out}: expected a name that ends in .npz")
-    if out.is_dir():
+    try:
+        is_folder, is_there = out.is_dir(), out.exists()
+    except OSError as error:
+        raise InputError(f"--out {out}: {error.strerror or error}") from None
+    if is_folder:
         raise InputError(f"--out {out} is a folder")
-    if out.exists() and not overwrite:
+    if is_there and not overwrite:
         raise InputError(f"--out {out} exists; choose another name, or replace it with --overwrite")
 
 

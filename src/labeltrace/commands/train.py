@@ -73,6 +73,7 @@ def train(
     """Train a run: a model, its metrics, and a table of every sample with keep, relabel or review.
 
     Example: labeltrace train --data photos/ --epochs 40
+
     Example: labeltrace train --data cifar10 --root ~/data --noise symmetric --rate 0.5 --learner rolr
     """
     read = reading.given(
@@ -98,6 +99,8 @@ def train(
 
     run_config = load_config(config, overrides)
     folder = resume or out or Path("runs") / _run_name(run_config)
+    if resume is None:
+        _check_outside(folder, run_config)
     talk = talk_console(as_json)
     with _resumable(), Bars(talk) as bars:
         trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
@@ -126,7 +129,7 @@ def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {pair!r}: expected KEY=VALUE, e.g. trace.alpha=0.5")
         try:
             value = yaml.safe_load(text)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that is none
             value = text
         outer, dot, inner = key.partition(".")
         if dot:
@@ -144,15 +147,32 @@ def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
 def _run_name(config: Any) -> str:
     """A folder name that says what is run, e.g. digits-symmetric0.4-rolr+trace-s0."""
     from labeltrace.data import datasets
+    from labeltrace.data.own.load import safe_name
     from labeltrace.engine.plan import DEFAULT_CONTROLLER
     from labeltrace.learners import learners
 
     controller = config.controller or (DEFAULT_CONTROLLER if learners[config.learner].refurbishes else None)
     noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
-    data = config.data if config.data in datasets else Path(config.data).stem
+    data = config.data if config.data in datasets else safe_name(Path(config.data))
     if config.noise_file is not None:
-        noise = [config.noise_file.stem]
+        noise = [safe_name(config.noise_file)]
     return "-".join([data, *noise, config.learner + (f"+{controller}" if controller else ""), f"s{config.seed}"])
+
+
+def _check_outside(folder: Path, config: Any) -> None:
+    """Refuse a run among its own data, where it would be taken for a class the next time."""
+    from labeltrace.data import datasets
+    from labeltrace.files import expanded
+
+    if config.data in datasets:
+        return
+    data = expanded(Path(config.data))
+    try:
+        inside = data.is_dir() and folder.resolve().is_relative_to(data.resolve())
+    except (OSError, ValueError):  # a path that nothing can have; who reads it will say so
+        return
+    if inside:
+        raise InputError(f"--out {folder} lies in {data}, the folder of the data; choose one outside of it")
 
 
 class _resumable:

@@ -154,7 +154,8 @@ def _inputs(inputs: ArrayLike | Tensor, layout: str | None) -> tuple[Tensor, str
         raise DatasetError(f"{given}; pass images as uint8 0..255: (255 * x).round().astype('uint8') if x is in 0..1")
     if array.ndim != 2 or array.dtype.kind != "f":
         raise DatasetError(f"{given}; pass images as uint8 [N, H, W, C] or features as float32 [N, D]")
-    return torch.from_numpy(array.astype(np.float32)), None
+    with np.errstate(over="ignore"):  # what is too large for float32 is infinite, and refused as that
+        return torch.from_numpy(array.astype(np.float32)), None
 
 
 def _layout(shape: tuple[int, ...], given: str) -> str:

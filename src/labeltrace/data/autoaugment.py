@@ -5,7 +5,8 @@ Source: Cubuk, Zoph, Mané, Vasudevan, Le, "AutoAugment: Learning Augmentation P
 grey fill). What that rendering does that the paper does not say: a rotation always turns counter-clockwise, all other
 moves and all blends draw their sign, a shear is bicubic, rotation and translation read the nearest pixel.
 
-Pixels equal Pillow's. What we chose: blend factors are multiples of 1/65536, so that compiled code gives the same pixels.
+Pixels equal Pillow's. What we chose: blend factors are multiples of 1/65536, so that compiled code gives the same
+pixels.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def _rows(images: Tensor, rows: Tensor) -> Tensor:
 def magnitude_of(name: str, level: int) -> tuple[float, float]:
     """Return the middle of an operation's magnitude at a level 0 to 9, and how far its sign swings it.
 
-    >>> magnitude_of("colour", 3), magnitude_of("solarize", 9)
-    ((1.0, 0.29998779296875), (0.0, 0.0))
+    >>> magnitude_of("colour", 5), magnitude_of("posterize", 9), magnitude_of("invert", 3)
+    ((1.0, 0.5), (4.0, 0.0), (0.0, 0.0))
     """
     share = level / 9
     if name in _BLENDS:

@@ -109,7 +109,7 @@ def open_cache(key: str, count: int, side: int, limit_gb: float) -> DiskCache | 
     if not limit_gb or not hasattr(os, "pread"):  # Windows has no reading at a place
         return None
     folder = cache_folder()
-    limit = int(limit_gb * GIGABYTE)
+    limit = int(min(limit_gb, GIGABYTE) * GIGABYTE)  # also where no limit (inf) is asked for
     slots = min(count, limit // (3 * side * side))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,11 @@ an animation) is refused like a broken one: a silent guess would be learnt.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +24,8 @@ from labeltrace.errors import InputError
 ORIENTATION = 0x0112  # EXIF tag: how the camera was held
 SIDEWAYS = (5, 6, 7, 8)
 _DEEP = (";16B", ";16L", ";16N")
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints what Pillow logs about odd files
 
 
 class BadImage(InputError):
@@ -55,7 +61,9 @@ def decode(file: Path | IO[bytes], side: int, name: str | None = None) -> Tensor
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what cannot be used is refused below; the rest is not worth a line each
-            with Image.open(file) as image:
+            if isinstance(file, Path) and file.exists() and not file.is_file():  # a pipe would never end
+                raise BadImage(name, f"cannot be decoded ({'a folder' if file.is_dir() else 'no regular file'})")
+            with Image.open(file) as image, _silent(image.format == "TIFF"):
                 return square(image, side, name)
     except BadImage:
         raise
@@ -105,6 +113,8 @@ def image_size(file: Path | IO[bytes]) -> tuple[int, int] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if isinstance(file, Path) and not file.is_file():
+                return None
             with Image.open(file) as image:
                 width, height = image.size
                 turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
@@ -131,6 +141,22 @@ def _is_deep(arguments: Any) -> bool:
     # "RGB;16B" in PNG and TIFF ("BGR;16" in BMP is 16 bits for all three channels); the largest level in PPM.
     levels = others[0] if len(others) == 1 and isinstance(others[0], int) else 0
     return isinstance(first, str) and (first.endswith(_DEEP) or levels > 255)
+
+
+@contextlib.contextmanager
+def _silent(wanted: bool) -> Iterator[None]:
+    """Drop what libtiff prints past Python; what is wrong with the file is told by the exception."""
+    if not wanted:
+        yield
+        return
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _is_empty(file: Path | IO[bytes]) -> bool:

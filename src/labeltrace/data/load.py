@@ -7,6 +7,7 @@ from pathlib import Path
 from labeltrace.data.dataset import Dataset, datasets
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.load import is_path, load_own
+from labeltrace.files import expanded
 
 
 def load_dataset(
@@ -28,5 +29,5 @@ def load_dataset(
     """
     read = read or ReadOptions()
     if isinstance(data, Path) or (data not in datasets and is_path(data)):
-        return load_own(Path(data).expanduser(), read)
-    return datasets[data](None if root is None else Path(root).expanduser(), seed, read)
+        return load_own(expanded(Path(data)), read)
+    return datasets[data](None if root is None else expanded(Path(root)), seed, read)

@@ -88,9 +88,9 @@ def disc_magnitude(operation: Tensor, level: Tensor, negative: Tensor, height: i
     """Return the magnitude [B] float64 of operations [B] (places in `DISC_OPERATIONS`) at levels [B] of 10.
 
     >>> brightness, shift = torch.tensor([1]), torch.tensor([14])
-    >>> nine, minus = torch.tensor([9]), torch.tensor([True])
-    >>> disc_magnitude(brightness, nine, minus, 32, 32).round(decimals=3), 32 * disc_magnitude(shift, nine, minus, 32, 32)
-    (tensor([1.7200], dtype=torch.float64), tensor([-1.], dtype=torch.float64))
+    >>> at = torch.tensor([9]), torch.tensor([True]), 32, 32  # level, sign, size
+    >>> round(disc_magnitude(brightness, *at).item(), 3), 32 * disc_magnitude(shift, *at).item()
+    (1.72, -1.0)
 
     Args:
         operation: [B] integers.

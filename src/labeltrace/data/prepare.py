@@ -73,8 +73,9 @@ def prepare(dataset: Dataset, read: ReadOptions, progress: Progress | None = Non
         pixels, bad = read_images(split.inputs, read, tell)
         done += len(split)
         if len(bad) == len(split):
+            first = next(iter(bad.values()))
             raise DatasetError(
-                f"{dataset.name}: no {part} image can be used; the first of {len(split)}: {next(iter(bad.values()))}"
+                f"{dataset.name}: no {part} image can be used; the first of {len(split)}: {first.name}: {first.reason}"
             )
         if pixels is not None:
             split = replace(split, inputs=pixels)

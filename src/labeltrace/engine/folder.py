@@ -45,7 +45,14 @@ class RunFolder:
         folder = cls(path)
         if is_file(path):
             raise InputError(f"{path}: a file is in the way; choose another --out")
-        if path.exists() and any(path.iterdir()):
+        try:
+            str(path).encode("utf-8")
+            taken = path.exists() and any(path.iterdir())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be made ({error.strerror}); choose another --out") from None
+        except UnicodeEncodeError:
+            raise InputError(f"{path}: the name is not UTF-8; choose another --out") from None
+        if taken:
             if not folder._is_run():
                 raise InputError(f"{path}: not empty and not a run; choose another --out")
             if folder.config.exists() and not overwrite:

@@ -32,7 +32,7 @@ from labeltrace.errors import InputError, nearest
 from labeltrace.files import expanded
 from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
-from labeltrace.models import build_model, check_model, default_model
+from labeltrace.models import build_model, check_model, default_model, load_weights
 from labeltrace.models.inputs import LARGE_IMAGE, SMALL_IMAGE
 from labeltrace.validation import build
 
@@ -97,14 +97,14 @@ def plan(
     if config.subset is not None:
         dataset = dataset.subset(config.subset, config.seed)
     dataset, skipped = prepare(dataset, read, None if reporter is None else reporter.reading)
+    if len(dataset.train) < 2:
+        raise InputError(f"{dataset.name}: {len(dataset.train)} training sample; training needs two or more")
     record = None
     if config.noise is not None:
         seed = config.seed if config.noise_seed is None else config.noise_seed
         dataset, record = add_noise(dataset, config.noise, config.rate, seed)
     elif config.noise_file is not None:
-        dataset, record = apply_noise_file(
-            dataset, expanded(config.noise_file), _foreign_images(config, dataset, read)
-        )
+        dataset, record = apply_noise_file(dataset, expanded(config.noise_file), _foreign_images(config, dataset, read))
     preset_name, preset = _preset(config, learner, dataset)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
     trace = _trace(config, preset, settings.epochs, recipe_epochs)
@@ -116,6 +116,10 @@ def plan(
 
         def make_network() -> nn.Module:
             return build_model(model, classes, shape, trace.pooling)
+
+    if config.weights is not None:  # likewise: a file that does not fit shows before anything is written
+        with torch.random.fork_rng(devices=[]):
+            load_weights(make_network(), expanded(config.weights))
 
     named = config.data in datasets or config.data.startswith(IN_MEMORY)
     resolved = config.model_copy(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from labeltrace import __version__
 from labeltrace.control import Controller
 from labeltrace.data import BadImage, Dataset, save_noise
+from labeltrace.data.names import Names
 from labeltrace.data.noise.kinds import label_hash
 from labeltrace.data.prepare import write_skipped
 from labeltrace.data.workers import WorkerDied
@@ -368,6 +369,7 @@ class _Run:
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "train_samples": len(plan.dataset.train),
             "labels_sha256": label_hash(plan.dataset.train.labels),
+            "ids_sha256": _ids_hash(plan.dataset),
             "bad_images": len(plan.skipped),
             "classes": list(plan.dataset.classes),
             "noise": None if plan.noise is None else plan.noise.to_dict(),
@@ -381,10 +383,20 @@ class _Run:
 
 def _same_labels(folder: RunFolder, planned: Plan) -> None:
     """A resumed run trains on the labels it began with, or not at all."""
-    began = json.loads(folder.environment.read_text(encoding="utf-8"))["labels_sha256"]
+    environment = json.loads(folder.environment.read_text(encoding="utf-8"))
+    began = environment["labels_sha256"]
     now = label_hash(planned.dataset.train.labels)
     if began != now:
         raise InputError(
             f"{folder.path}: it began with labels {began[:12]}, now they are {now[:12]}; "
             "the dataset has changed since it began"
         )
+    classes, ids = list(planned.dataset.classes), _ids_hash(planned.dataset)
+    if environment.get("classes", classes) != classes:
+        raise InputError(f"{folder.path}: the names of the classes have changed since it began")
+    if environment.get("ids_sha256", ids) != ids:
+        raise InputError(f"{folder.path}: samples have been replaced, renamed or put in another order since it began")
+
+
+def _ids_hash(dataset: Dataset) -> str:
+    return Names(map(dataset.train.id_of, range(len(dataset.train)))).sha256()

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from labeltrace.data.noise.record import Labels
 from labeltrace.errors import InputError
+from labeltrace.files import is_file
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def read_labels(path: str | Path) -> ForeignLabels:
     ending = path.suffix.lower()
     if ending not in _READERS:
         raise InputError(f"{path}: expected a noise file that ends in {', '.join(_READERS)}")
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"no noise file {path}")
     name, read = _READERS[ending]
     try:
@@ -118,9 +119,11 @@ def _integers(path: Path, values: Any) -> Labels:
     found: NDArray[Any] | None = None
     if isinstance(values, list | tuple | np.ndarray | torch.Tensor):
         try:
-            found = np.asarray(values)
+            found = np.asarray(values.detach() if isinstance(values, torch.Tensor) else values)
         except ValueError:  # lists of different lengths
             raise InputError(f"{path}: expected a list of N labels, found lists of different lengths") from None
+        except (TypeError, RuntimeError) as error:  # tensors that numpy has no form for: sparse, bfloat16
+            raise InputError(f"{path}: expected whole numbers [N] ({error})") from None
     if found is None or found.ndim != 1 or (found.dtype.kind not in "iu" and len(found)):
         what = type(values).__name__ if found is None else f"{found.dtype} {list(found.shape)}"
         raise InputError(f"{path}: expected whole numbers [N], found {what}")

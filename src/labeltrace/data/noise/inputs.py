@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labeltrace.errors import InputError, nearest
+from labeltrace.files import is_file
 
 
 def read_matrix(path: str | Path, classes: Sequence[str]) -> NDArray[Any]:
@@ -49,7 +50,7 @@ def read_scores(path: str | Path) -> NDArray[Any]:
 def _read_array(path: Path, key: str, formats: str) -> NDArray[Any]:
     if path.suffix.lower() not in (".npy", ".npz"):
         raise InputError(f"{path}: expected a {formats} file")
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"no file {path}")
     try:
         content = np.load(path, allow_pickle=False)
@@ -82,7 +83,7 @@ def _read_csv(path: Path, classes: list[str]) -> NDArray[np.float64]:
 
 def _cells(path: Path) -> list[list[str]]:
     """Return the cells of the lines that hold any."""
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"no file {path}")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

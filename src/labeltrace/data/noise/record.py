@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from labeltrace.data.noise.foreign import ForeignImages
 from labeltrace.data.noise.transitions import Transitions
 from labeltrace.errors import InputError
-from labeltrace.files import write_atomically
+from labeltrace.files import is_file, write_atomically
 
 Labels = NDArray[np.int64]
 
@@ -178,14 +178,16 @@ def load_noise(path: str | Path, count: int | None = None) -> tuple[Labels, Nois
     labeltrace.errors.InputError: no noise file absent.npz
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"no noise file {path}")
     try:
         with np.load(path, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
         labels, record = arrays["labels"], _record(arrays)
     except Exception as error:  # damaged bytes can raise nearly anything
-        raise InputError(f"noise file {path} cannot be read ({error!r}); delete it and make it again") from error
+        missing = f"no {error} in it" if isinstance(error, KeyError) else ""
+        reason = missing or (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"noise file {path} cannot be read ({reason}); delete it and make it again") from error
     _check(labels, record, f"noise file {path}")
     if count is not None and len(labels) != count:
         raise InputError(f"noise file {path} has {len(labels):,} labels but the dataset has {count:,} training samples")
@@ -200,11 +202,32 @@ def _record(arrays: dict[str, NDArray[Any]]) -> NoiseRecord:
         positions, indices = (arrays[name].astype(np.int64) for name in ("positions", "indices"))
         foreign = ForeignImages(values.pop("foreign"), positions, indices, values.pop("foreign_sha256"))
     transitions = Transitions(arrays["transitions"].astype(np.int64), len(classes))
-    return NoiseRecord(**values, classes=classes, transitions=transitions, foreign=foreign)
+    record = NoiseRecord(**values, classes=classes, transitions=transitions, foreign=foreign)
+    for name, kinds in _KINDS.items():
+        if not isinstance(getattr(record, name), kinds):
+            raise InputError(f"{name} in its record is {getattr(record, name)!r}")
+    if not all(isinstance(name, str) for name in classes):
+        raise InputError("the names of its classes are no words")
+    return record
+
+
+_KINDS: dict[str, Any] = {
+    "kind": str,
+    "convention": str,
+    "nominal": int | float | None,
+    "actual": int | float,
+    "seed": int | None,
+    "sha256": str,
+    "count": int,
+    "num_classes": int,
+    "clean_sha256": str,
+}
 
 
 def _check(labels: NDArray[Any], record: NoiseRecord, what: str) -> None:
     """Refuse labels that are not those of the record, and a record whose parts do not fit together."""
+    if labels.dtype.kind not in "iu":
+        raise InputError(f"{what}: expected whole numbers as labels, found {labels.dtype}")
     if labels.ndim != 1 or len(labels) != record.count:
         raise InputError(f"{what}: {record.count:,} labels in the record, shape {list(labels.shape)} found")
     found = label_hash(labels)

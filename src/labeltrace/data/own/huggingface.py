@@ -43,6 +43,8 @@ def read_huggingface(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
     if not (path / "dataset_dict.json").is_file():
         return _read_split(path, read), None
     names = _json(path / "dataset_dict.json").get("splits", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DatasetError(f"{path / 'dataset_dict.json'}: expected a list of splits, found {names!r}")
     train, test = choose_splits(names)
     if train is None:
         raise DatasetError(f"{path}: no split named train; it holds {', '.join(names) or 'nothing'}")
@@ -116,7 +118,12 @@ def read_arrow(files: list[Path], columns: list[str] | None = None) -> Any:
         except (pa.ArrowException, OSError) as error:
             raise DatasetError(f"{file}: not an Arrow file, or damaged ({str(error).splitlines()[0]})") from None
         parts.append(part if columns is None else part.select(columns))
-    return pa.concat_tables(parts)
+    try:
+        table = pa.concat_tables(parts)
+        table.validate(full=True)  # damaged offsets would be followed to anywhere in memory
+    except pa.ArrowException as error:
+        raise DatasetError(f"{files[0].parent}: damaged Arrow files ({str(error).splitlines()[0]})") from None
+    return table
 
 
 def _read_split(folder: Path, read: ReadOptions) -> Part:
@@ -125,11 +132,14 @@ def _read_split(folder: Path, read: ReadOptions) -> Part:
         raise DatasetError(
             f"{folder}: rows are kept in another order than they are listed; save it with a newer datasets"
         )
-    files = [folder / entry["filename"] for entry in state.get("_data_files", [])]
+    try:
+        files = [folder / entry["filename"] for entry in state.get("_data_files", [])]
+    except (TypeError, KeyError):
+        raise DatasetError(f"{folder / 'state.json'}: its list of files (_data_files) is damaged") from None
     table = read_arrow(files) if files else None
     if table is None or not len(table):
         raise DatasetError(f"{folder}: there are no rows")
-    features = info.get("features") or {}
+    features = _features(info, folder)
     label = _label_column(table, features, read, folder)
     classes, labels = _labels(table[label], features.get(label, {}).get("names"), folder)
     truth = find_column(table.column_names, read.truth_column, ("truth",), "truth", folder)
@@ -178,11 +188,25 @@ def _labels(column: Any, names: list[str] | None, folder: Path) -> tuple[tuple[s
     """Return the classes, where the dataset names them, and labels as words; -1 is a row without a label."""
     if names is None:
         return None, words(column, f"{folder}: labels")
+    if not pa.types.is_integer(column.type):
+        raise DatasetError(f"{folder}: labels of named classes are {column.type}; expected integers")
     codes = pc.if_else(pc.less(column, 0), None, column)
     largest = pc.max(codes).as_py()
     if largest is not None and largest >= len(names):
         raise DatasetError(f"{folder}: label {largest}, but {len(names)} classes are named")
     return tuple(names), pa.chunked_array([pa.array(names, pa.string()).take(codes.combine_chunks())])
+
+
+def _features(info: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what dataset_info.json says of each column."""
+    features = info.get("features") or {}
+    if not isinstance(features, dict):
+        raise DatasetError(f"{folder / 'dataset_info.json'}: its list of columns (features) is damaged")
+    for column, feature in features.items():  # a list stands for a sequence, in older versions of datasets
+        names = feature.get("names") if isinstance(feature, dict) else None
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise DatasetError(f"{folder / 'dataset_info.json'}: the classes of {column!r} are no list of names")
+    return {column: feature if isinstance(feature, dict) else {} for column, feature in features.items()}
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.numpy_files import load_npy
 from labeltrace.data.own.part import Part, words
 from labeltrace.data.own.table import LABELS, SUFFIXES, find_column, open_table, text_lines
+from labeltrace.files import expanded, is_file
 
 
 def with_labels(part: Part, read: ReadOptions) -> Part:
@@ -23,7 +24,7 @@ def with_labels(part: Part, read: ReadOptions) -> Part:
         DatasetError: no such file, no labels in it, or another number of them.
     """
     assert read.labels is not None
-    path = read.labels.expanduser()
+    path = expanded(read.labels)
     labels, lines, unit = _read(path, read)
     if len(labels) != len(part.inputs):
         raise DatasetError(f"{part.file} has {len(part.inputs)} rows, but {path} has {len(labels)} labels")
@@ -33,7 +34,7 @@ def with_labels(part: Part, read: ReadOptions) -> Part:
 def _read(path: Path, read: ReadOptions) -> tuple[Any, Any, str]:
     """Return the labels, and the number of each in the file (None: its index), and what that counts."""
     suffix = path.suffix.lower()
-    if not path.is_file():
+    if not is_file(path):
         raise DatasetError(f"{path}: no such file (--labels)")
     if suffix == ".npy":
         return words(load_npy(path), f"{path}: labels"), None, "row"

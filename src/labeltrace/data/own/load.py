@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labeltrace.data.dataset import Dataset, DatasetError
 from labeltrace.data.options import ReadOptions
+from labeltrace.files import expanded
 
 if TYPE_CHECKING:
     from labeltrace.data.own.part import Part
@@ -16,11 +19,16 @@ KINDS = (
     "a folder with one folder of images per class, a table (.csv, .tsv, .parquet) of paths or features with labels, "
     "arrays (.npz, or .npy with --labels), or a folder saved by Hugging Face's datasets"
 )
+LONGEST_NAME = 60  # characters; a name of a folder has 255 bytes, and other words come after this one
 
 
 def is_path(data: str) -> bool:
     """Whether `data` is meant as a path: it exists, or looks like one."""
-    return Path(data).expanduser().exists() or "/" in data or "." in data
+    try:
+        there = Path(data).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long, of an unknown user, with a NUL: no dataset has such a name
+        there = True
+    return there or "/" in data or "." in data
 
 
 def load_own(path: Path, read: ReadOptions) -> Dataset:
@@ -39,8 +47,8 @@ def load_own(path: Path, read: ReadOptions) -> Dataset:
 
     train, test = _read(path, read)
     if read.test is not None:
-        test = _read_test(read.test.expanduser(), read)
-    return assemble(_name(path), train, test, read)
+        test = _read_test(expanded(read.test), read)
+    return assemble(safe_name(path), train, test, read)
 
 
 def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
@@ -49,7 +57,7 @@ def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
     from labeltrace.data.own.huggingface import is_huggingface, read_huggingface
     from labeltrace.data.own.manifest import read_manifest
 
-    try:
+    with _told(path):
         if path.is_dir():
             if read.labels is not None:
                 raise DatasetError(f"{path}: --labels goes with arrays and features; a folder carries its own labels")
@@ -61,9 +69,16 @@ def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
             return read_arrays(path, read)
         if suffix in (".csv", ".tsv", ".parquet"):
             return read_manifest(path, read)
+    raise DatasetError(f"{path}: files of this kind are not read; expected {KINDS}")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file into one sentence."""
+    try:
+        yield
     except OSError as error:
         raise DatasetError(f"{error.filename or path}: {(error.strerror or str(error)).lower()}") from None
-    raise DatasetError(f"{path}: files of this kind are not read; expected {KINDS}")
 
 
 def _read_test(path: Path, read: ReadOptions) -> Part:
@@ -75,17 +90,21 @@ def _read_test(path: Path, read: ReadOptions) -> Part:
 
     if path.suffix.lower() == ".npy":
         raise DatasetError(f"{path}: an .npy file carries no labels; put the test set into an .npz file with x and y")
-    if path.is_dir() and not is_huggingface(path):
-        return read_classes(path, test=True)
+    with _told(path):
+        if path.is_dir() and not is_huggingface(path):
+            return read_classes(path, test=True)
     return _read(path, replace(read, labels=None))[0]
 
 
-def _name(path: Path) -> str:
-    """Return a name for the dataset that is safe as the name of a folder.
+def safe_name(path: Path) -> str:
+    """Return a name for the data at a path that is safe as the name of a folder.
 
-    >>> _name(Path("/data/my pets (v2).csv"))
+    >>> safe_name(Path("/data/my pets (v2).csv"))
     'my-pets-v2'
     """
     whole = path.absolute()
-    stem = whole.name if whole.is_dir() else whole.stem
-    return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "data"
+    try:
+        stem = whole.name if whole.is_dir() else whole.stem
+    except (OSError, ValueError):  # a path that nothing can have; who reads it will say so
+        stem = whole.stem
+    return re.sub(r"[^\w.-]+", "-", stem)[:LONGEST_NAME].strip("-.") or "data"

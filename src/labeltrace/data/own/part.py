@@ -95,7 +95,12 @@ def words(values: Any, what: str) -> Any:
                 raise DatasetError(f"{what} are not UTF-8: {error.object!r}") from None
         if values.dtype.kind not in "biufU":
             raise DatasetError(f"{what} are {values.dtype}; expected integers or strings")
-        values = pa.array(values)
+        if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+            values = values.astype(np.float64)
+        try:
+            values = pa.array(values.astype(values.dtype.newbyteorder("=")))
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{what} are no text: {error.reason}") from None
     column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -104,7 +109,10 @@ def words(values: Any, what: str) -> Any:
         column = _whole(column.cast(pa.float64()), what)
     elif not (kind in (pa.string(), pa.large_string(), pa.bool_(), pa.null()) or pa.types.is_integer(kind)):
         raise DatasetError(f"{what} are {kind}; expected integers or strings")
-    column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    try:
+        column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    except pa.ArrowInvalid:
+        raise DatasetError(f"{what} are not UTF-8; write them as UTF-8") from None
     return pc.if_else(pc.equal(column, ""), None, column)
 
 
@@ -114,8 +122,9 @@ def _whole(column: Any, what: str) -> Any:
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:
-        odd = next(value for value in column.to_pylist() if value is not None and value % 1 != 0)
-        raise DatasetError(f"{what} are numbers with a fraction, such as {odd}; expected classes") from None
+        odd = next(v for v in column.to_pylist() if v is not None and (v % 1 != 0 or abs(v) > 2**53))
+        kind = "too large to be whole" if odd % 1 == 0 else "with a fraction"
+        raise DatasetError(f"{what} are numbers {kind}, such as {odd}; expected classes") from None
 
 
 def class_order(names: Collection[str]) -> list[str]:
@@ -150,7 +159,7 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
     if classes is None:
         found = {word for column in (train.labels, train.truth) if column is not None for word in _distinct(column)}
         classes = tuple(class_order(found))
-    views: Views
+    views: Views | None = None
     inputs = train.inputs
     held_out = None if test is None else test.inputs
     if isinstance(inputs, Images):
@@ -159,8 +168,6 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
             held_out = held_out.at_side(inputs.side)
     elif read.image_size is not None:
         raise DatasetError(f"{train.file}: an image size goes with image files; these are arrays {list(inputs.shape)}")
-    else:
-        views = _array_views(inputs, read.flip)
     if test is not None and isinstance(inputs, Images) != isinstance(held_out, Images):
         raise DatasetError(f"{train.file} and {test.file}: one holds image files and one holds arrays; use one kind")
     split = Split(inputs, _codes(train, classes), _codes(train, classes, truth=True), train.ids)
@@ -168,6 +175,9 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
     if test is not None:
         assert held_out is not None
         test_split = Split(held_out, _codes(test, classes), _codes(test, classes, truth=True), test.ids)
+    if views is None:
+        assert isinstance(inputs, Tensor)
+        views = _array_views(inputs, read.flip)  # after `Split` has refused what has no mean
     return Dataset(name, split, test_split, classes, views)
 
 

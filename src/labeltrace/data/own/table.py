@@ -195,7 +195,7 @@ def vectors(column: Any, place: Any) -> NDArray[np.float32]:
         found = "no list of numbers" if lengths[i] < 1 else f"{lengths[i]} numbers where the first row has {lengths[0]}"
         raise DatasetError(f"{place(i)}: {found}")
     flat = pc.list_flatten(column)
-    return np.asarray(flat).astype(np.float32).reshape(len(column), -1)
+    return _float32(flat).reshape(len(column), -1)
 
 
 def numbers(column: Any, name: str, place: Any) -> NDArray[np.float32]:
@@ -208,7 +208,7 @@ def numbers(column: Any, name: str, place: Any) -> NDArray[np.float32]:
         text = pa.types.is_string(column.type)
         values = (pc.utf8_trim_whitespace(column) if text else column).cast(pa.float64(), safe=False)
         if values.null_count == 0:
-            return np.asarray(values).astype(np.float32)
+            return _float32(values)
     except pa.ArrowInvalid:
         pass
     i, value = next((i, value) for i, value in enumerate(column.to_pylist()) if not _is_number(value))
@@ -216,6 +216,12 @@ def numbers(column: Any, name: str, place: Any) -> NDArray[np.float32]:
     raise DatasetError(
         f"{place(i)}, column {name!r}: {found}; without a column of paths every other column is a feature"
     )
+
+
+def _float32(values: Any) -> NDArray[np.float32]:
+    """Return numbers as float32; what is too large for it is infinite, and refused later as that."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(np.float32)
 
 
 def _is_number(value: Any) -> bool:
