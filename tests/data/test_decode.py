@@ -85,7 +85,7 @@ def test_an_image_of_the_right_size_is_left_alone(kind: str, side: int) -> None:
     image = Image.fromarray(noise(side, side))
     options = {"lossless": True} if kind == "WEBP" else {}
     got = read(packed(image, kind, **options), side)
-    assert got.dtype == torch.uint8 and got.is_contiguous() and got.equal(pixels(image))
+    assert got.dtype == torch.uint8 and got.equal(pixels(image))
 
 
 @pytest.mark.parametrize("size", [(33, 32), (32, 33), (45, 32), (32, 77)])
@@ -216,9 +216,9 @@ def test_cmyk_is_refused(kind: str) -> None:
     ("name", "data", "reason"),
     [
         ("empty.jpg", b"", "empty file"),
-        ("text.jpg", b"This is a text.\n", "not an image that Pillow can read"),
-        ("page.png", b"<html>404</html>", "not an image that Pillow can read"),
-        ("head.jpg", b"\xff\xd8\xff\xe0", "not an image that Pillow can read"),
+        ("text.jpg", b"This is a text.\n", "not an image (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM)"),
+        ("page.png", b"<html>404</html>", "not an image (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM)"),
+        ("head.jpg", b"\xff\xd8\xff\xe0", "not an image (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM)"),
         ("missing.jpg", None, "no such file"),
     ],
 )

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from statistics import median
 
 EVERY = 0.05  # seconds between two looks
 
 
 class PeakMemory:
-    """Looks at this process and its children while the block runs; `bytes` is the most they held together.
+    """Looks at this process and its children while the block runs: `bytes` is the most they held together, `usual` the
+    median of all looks.
 
-    Memory that processes share is counted once (proportional set size). Where the system does not tell, `bytes` is
-    None.
+    Memory that processes share is counted once (proportional set size). Processes are looked at one after another, so
+    while one is born its memory may be counted twice: what only one look saw does not count. Where the system does not
+    tell, both are None.
 
     >>> with PeakMemory() as peak:
     ...     block = bytearray(50_000_000)
@@ -23,6 +26,7 @@ class PeakMemory:
 
     def __enter__(self) -> PeakMemory:
         self.bytes: int | None = None
+        self._looks: list[int] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._look()
@@ -30,9 +34,15 @@ class PeakMemory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._look()
         self._done.set()
         self._thread.join()
+        self._look()
+        self._look()
+
+    @property
+    def usual(self) -> int | None:
+        """The median of all looks."""
+        return int(median(self._looks)) if self._looks else None
 
     def _watch(self) -> None:
         while not self._done.wait(EVERY):
@@ -42,7 +52,8 @@ class PeakMemory:
         held = [_proportional(pid) for pid in _family(os.getpid())]
         known = [value for value in held if value is not None]
         if known:
-            self.bytes = max(self.bytes or 0, sum(known))
+            self._looks.append(sum(known))
+            self.bytes = max(self.bytes or 0, min(self._looks[-2:]) if len(self._looks) > 1 else 0)
 
 
 def _family(pid: int) -> list[int]:

@@ -54,13 +54,14 @@ def data(
     if as_json:
         print_json(result)
         return
-    table = Table("files", "way", "images/s", "peak memory", "against Pillow", box=None, padding=(0, 2))
+    table = Table("files", "way", "images/s", "memory, usual", "most", "against Pillow", box=None, padding=(0, 2))
     plain = {record["files"]: record["images_per_second"] for record in records if record["way"] == "pillow"}
     for record in records:
-        memory = "–" if record["peak_bytes"] is None else f"{record['peak_bytes'] / 1e6:,.0f} MB"
-        factor = record["images_per_second"] / plain[record["files"]]
-        table.add_row(
-            f"{record['files']:,}", WAYS[record["way"]], f"{record['images_per_second']:,.0f}", memory, f"{factor:.2f}×"
+        usual, most = (
+            "–" if record[key] is None else f"{record[key] / 1e6:,.0f} MB" for key in ("usual_bytes", "peak_bytes")
         )
+        speed = record["images_per_second"]
+        factor = f"{speed / plain[record['files']]:.2f}×"
+        table.add_row(f"{record['files']:,}", WAYS[record["way"]], f"{speed:,.0f}", usual, most, factor)
     console.print(table)
     console.print(f"{size} JPEG, {processes} workers, best of {repeats} passes")

@@ -23,6 +23,8 @@ from labeltrace.errors import InputError
 
 ORIENTATION = 0x0112  # EXIF tag: how the camera was held
 SIDEWAYS = (5, 6, 7, 8)
+#: what is read; Pillow knows more, some of it through programs of other people (EPS). A phone's MPO is a JPEG
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 _DEEP = (";16B", ";16L", ";16N")
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # else Python prints what Pillow logs about odd files
@@ -63,12 +65,12 @@ def decode(file: Path | IO[bytes], side: int, name: str | None = None) -> Tensor
             warnings.simplefilter("ignore")  # what cannot be used is refused below; the rest is not worth a line each
             if isinstance(file, Path) and file.exists() and not file.is_file():  # a pipe would never end
                 raise BadImage(name, f"cannot be decoded ({'a folder' if file.is_dir() else 'no regular file'})")
-            with Image.open(file) as image, _silent(image.format == "TIFF"):
+            with Image.open(file, formats=FORMATS) as image, _silent(image.format == "TIFF"):
                 return square(image, side, name)
     except BadImage:
         raise
     except PIL.UnidentifiedImageError:
-        raise BadImage(name, "empty file" if _is_empty(file) else "not an image that Pillow can read") from None
+        raise BadImage(name, "empty file" if _is_empty(file) else f"not an image ({', '.join(FORMATS)})") from None
     except FileNotFoundError:
         raise BadImage(name, "no such file") from None
     except (Exception, SystemError) as error:  # a damaged file can fail in any way that a decoder can
@@ -103,7 +105,7 @@ def square(image: Any, side: int, name: str) -> Tensor:
         left, top = int(left), int(top)  # whole pixels: a crop alone must not blur
     if colour.size != (side, side):
         colour = colour.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + edge, top + edge))
-    return torch.from_numpy(np.array(colour)).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(np.array(colour)).permute(2, 0, 1)  # a view: whoever keeps it copies it anyway
 
 
 def image_size(file: Path | IO[bytes]) -> tuple[int, int] | None:
@@ -115,7 +117,7 @@ def image_size(file: Path | IO[bytes]) -> tuple[int, int] | None:
             warnings.simplefilter("ignore")
             if isinstance(file, Path) and not file.is_file():
                 return None
-            with Image.open(file) as image:
+            with Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
                 turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
                 return (height, width) if turned else (width, height)

@@ -6,6 +6,8 @@ memory, and the 64 MB of shared memory that a container often has are enough.
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -38,7 +40,7 @@ class Feed:
         self.resident: Tensor | None = None
         if isinstance(inputs, Images):
             self.piece = max(1, PIECE // (3 * inputs.side**2))
-            self.workers = Workers(partial(_read, inputs), workers)
+            self.workers = Workers(partial(_read, inputs, workers > 0), workers)
         else:
             self.resident = inputs.to(device)
 
@@ -57,8 +59,7 @@ class Feed:
         pieces = self._pieces([i for row in rows for i in row])
         piece = torch.empty((0, *self.shape), dtype=torch.uint8)
         for row in rows:
-            # Pinned memory lets the copy to a GPU run beside its work.
-            batch = torch.empty((len(row), *self.shape), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+            batch = self._empty(len(row))
             filled = 0
             while filled < len(row):
                 if not len(piece):
@@ -67,6 +68,16 @@ class Feed:
                 batch[filled : filled + len(part)] = part
                 filled += len(part)
             yield batch.to(self.device, non_blocking=True)
+
+    def _empty(self, rows: int) -> Tensor:
+        """Return memory for a batch: pinned, so that the copy to a GPU runs beside its work, or from the system.
+
+        Blocks of this size from the heap would leave holes in it that take as much again.
+        """
+        shape = (rows, *self.shape)
+        if self.device.type == "cuda":
+            return torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        return torch.frombuffer(mmap.mmap(-1, math.prod(shape)), dtype=torch.uint8).view(shape)
 
     def close(self) -> None:
         """End the processes that read images."""
@@ -80,9 +91,9 @@ class Feed:
             yield found
 
 
-def _read(images: Images, index: list[int]) -> Tensor | BadImage:
+def _read(images: Images, shared: bool, index: list[int]) -> Tensor | BadImage:
     """Return images, or what is wrong with one: an exception would lose its words on the way from a worker."""
     try:
-        return images.read_all(index)
+        return images.read_all(index, shared=shared)  # what is shared travels without a copy
     except BadImage as error:
         return error

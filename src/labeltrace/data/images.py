@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -105,9 +106,17 @@ class Images(ABC):
     def _place(self, i: int) -> int:
         return i if self._places is None else int(self._places[i])
 
-    def read_all(self, index: Iterable[int]) -> Tensor:
-        """Return the images at `index` as one tensor [n, 3, side, side]."""
-        return torch.stack([self.read(i) for i in index])
+    def read_all(self, index: Sequence[int], *, shared: bool = False) -> Tensor:
+        """Return the images at `index` as one tensor [n, 3, side, side], where asked for in shared memory."""
+        shape = (len(index), *self.shape[1:])
+        if shared:  # born shared, as torch's own collation does: other ways keep a copy or a reference alive
+            memory = torch.UntypedStorage._new_shared(math.prod(shape))
+            found = torch.empty(0, dtype=torch.uint8).set_(memory, 0, shape)  # type: ignore[call-overload]
+        else:
+            found = torch.empty(shape, dtype=torch.uint8)
+        for row, i in enumerate(index):
+            found[row] = self.read(i)
+        return found
 
 
 class ImageFiles(Images):

@@ -320,9 +320,10 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
             raise InputError(f"{name} has {len(given)} values; expected {images.shape[1]}, one per channel of images")
     if min(std) <= 0:
         raise InputError(f"std is {std}; expected values above 0 (1 for a constant channel)")
-    pixels = images.float()
-    centre = per_channel([255 * value for value in mean], pixels)
-    return (pixels - centre) * per_channel([1 / (255 * value) for value in std], pixels)
+    pixels = images.float()  # a new tensor, so that the rest may happen in place
+    pixels -= per_channel([255 * value for value in mean], pixels)
+    pixels *= per_channel([1 / (255 * value) for value in std], pixels)
+    return pixels
 
 
 def _check_features(features: Tensor) -> None:
