@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ UsageProblem: Any = typer.BadParameter.__mro__[2]
 def main(argv: list[str] | None = None) -> None:
     """Run the command; a user's mistake is one line on stderr and exit code 2, Ctrl-C is 130."""
     signal.signal(signal.SIGTERM, _stop)
+    warnings.formatwarning = _one_line
     sys.exit(_main(sys.argv[1:] if argv is None else argv))
 
 
@@ -50,6 +52,11 @@ def _main(argv: list[str]) -> int:
         return complain("stopped", 130)
     except BrokenPipeError:
         return 0
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
+    """A warning as people read it: what, not in which line of whose file."""
+    return f"labeltrace: {' '.join(str(message).split())}\n"
 
 
 def _stop(*_: object) -> None:

@@ -35,7 +35,7 @@ def test_show_counts_classes_and_draws(command, photos, tmp_path):
     assert (code, err) == (0, "")
     assert "3 classes" in out and "9 samples" in out and "12×12" in out
     assert out.count("class0") == 1
-    with Image.open(tmp_path / "photos.png") as sheet:
+    with Image.open(tmp_path / "photos-sheet.png") as sheet:
         assert sheet.format == "PNG" and min(sheet.size) > 300
 
 
@@ -57,7 +57,7 @@ def test_show_prints_json(command, photos, tmp_path):
 def test_show_draws_features_and_images_that_cannot_be_read(command, photos, tmp_path):
     np.savez(tmp_path / "vectors.npz", x=np.random.default_rng(0).normal(size=(30, 5)), y=np.arange(30) % 3)
     assert command("data", "show", "vectors.npz")[0] == 0
-    assert (tmp_path / "vectors.png").exists()
+    assert (tmp_path / "vectors-sheet.png").exists()
     pictures.spoil(next(photos.rglob("*.png")))
     assert command("data", "show", photos)[0] == 0
 

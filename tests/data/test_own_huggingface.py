@@ -147,7 +147,7 @@ def test_images_are_read_in_another_process_and_taken(tmp_path: Path) -> None:
 def test_a_row_without_an_image_is_a_bad_image(tmp_path: Path) -> None:
     rows = [png(1), None, {"bytes": b"x", "path": None}]
     data = load(save(tmp_path / "d", {"image": rows, "label": [0, 1, 1]}))
-    for i, reason in ((1, "no image in this row"), (2, "not an image (JPEG, PNG, GIF, BMP, TIFF, WEBP, PPM)")):
+    for i, reason in ((1, "no image in this row"), (2, "not an image")):
         with pytest.raises(BadImage, match=f"d, row {i}: {reason}"):
             data.train.read([i])
 

@@ -29,7 +29,7 @@ def make(controller=None, size=20, classes=3, **settings):
     settings = ANNESettings(**{"batch_size": 6, "head_hidden": 8, "head_width": 5, **settings})
     torch.manual_seed(0)
     network = ANNE.extend(settings, build_model("mlp", num_classes=classes, input_shape=(4,)), torch.zeros(2, 4))
-    memory = SampleMemory(size, ANNE.fields(settings))
+    memory = SampleMemory(size, ANNE.fields(settings, classes))
     views = FeatureViews((0.0,) * 4, (1.0,) * 4)
     return ANNE(settings, [network], views, classes, memory, controller)
 

@@ -42,7 +42,7 @@ def make(controller=None, size=20, classes=3, network=None, **settings):
     settings = CoresSettings(**{"batch_size": 8, **settings})
     torch.manual_seed(0)
     network = network or build_model("mlp", num_classes=classes, input_shape=(4,))
-    memory = SampleMemory(size, Cores.fields(settings))
+    memory = SampleMemory(size, Cores.fields(settings, classes))
     return Cores(settings, [network], FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
 
 

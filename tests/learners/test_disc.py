@@ -27,7 +27,7 @@ def make(controller=None, size=SIZE, classes=CLASSES, **settings):
     settings = DISCSettings(**{"batch_size": 8, **settings})
     torch.manual_seed(0)
     networks = [build_model("mlp", num_classes=classes, input_shape=(4,))]
-    memory = SampleMemory(size, DISC.fields(settings))
+    memory = SampleMemory(size, DISC.fields(settings, classes))
     return DISC(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
 
 
@@ -184,6 +184,12 @@ def test_fact_5_adam_plan():
     learner.settings = settings
     assert [learner.adam_plan(e)[0] for e in (119, 120, 160, 199)] == pytest.approx([1e-3, 1e-3, 5e-4, 1.25e-5])
     assert [learner.adam_plan(e)[1] for e in (0, 119, 120, 199)] == [0.9, 0.9, 0.1, 0.1]
+    optimizer = learner.optimizer(learner.settings, learner.networks[0].parameters())
+    found = []
+    for epoch in (120, 121, 161):  # one epoch late, as published
+        learner.tune(optimizer, epoch)
+        found.append((optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"]))
+    assert found == [(pytest.approx(1e-3), (0.9, 0.999)), (1e-3, (0.1, 0.999)), (pytest.approx(5e-4), (0.1, 0.999))]
     # applied after the epoch it was made for
     assert [learner.learning_rate(e) for e in (0, 121, 161)] == pytest.approx([1e-3, 1e-3, 5e-4])
     optimizer = DISC.optimizer(settings, [torch.nn.Parameter(torch.zeros(1))])

@@ -32,7 +32,7 @@ def make(controller=None, size=20, networks=None, **settings):
     settings = DivideMixSettings(**{"batch_size": B, **settings})
     torch.manual_seed(0)
     networks = networks or [build_model("mlp", num_classes=C, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(size, DivideMix.fields(settings))
+    memory = SampleMemory(size, DivideMix.fields(settings, C))
     views = FeatureViews((0.0,) * 4, (1.0,) * 4)
     return DivideMix(settings, networks, views, C, memory, controller)
 

@@ -23,7 +23,7 @@ def make(controller=None, **settings):
     settings = FDivideMixSettings(**{"batch_size": 8, **settings})
     torch.manual_seed(0)
     networks = [build_model("mlp", num_classes=C, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(N, FDivideMix.fields(settings))
+    memory = SampleMemory(N, FDivideMix.fields(settings, C))
     return FDivideMix(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), C, memory, controller)
 
 

@@ -25,7 +25,7 @@ def make(controller=None, size=20, classes=3, **settings):
     settings = RoLRSettings(**{"batch_size": 8, **settings})
     torch.manual_seed(0)
     networks = [build_model("mlp", num_classes=classes, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(size, RoLR.fields(settings))
+    memory = SampleMemory(size, RoLR.fields(settings, classes))
     views = FeatureViews((0.0,) * 4, (1.0,) * 4)
     return RoLR(settings, networks, views, classes, memory, controller)
 

@@ -26,7 +26,7 @@ def make(controller=None, size=SIZE, **settings):
     settings = SELCSettings(**{"batch_size": 8, **settings})
     torch.manual_seed(0)
     networks = [build_model("mlp", num_classes=CLASSES, input_shape=(4,))]
-    memory = SampleMemory(size, SELC.fields(settings))
+    memory = SampleMemory(size, SELC.fields(settings, CLASSES))
     return SELC(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), CLASSES, memory, controller)
 
 

@@ -28,7 +28,7 @@ def make(controller=None, size=20, classes=3, **settings):
     settings = SelfieSettings(**{"batch_size": 8, "history": 4, "tau": 0.5, **settings})
     torch.manual_seed(0)
     network = build_model("mlp", num_classes=classes, input_shape=(4,))
-    memory = SampleMemory(size, Selfie.fields(settings))
+    memory = SampleMemory(size, Selfie.fields(settings, classes))
     return Selfie(settings, [network], FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
 
 

@@ -36,7 +36,7 @@ def show(
     id_column: reading.IdColumn = None,
     truth_column: reading.TruthColumn = None,
     image_size: reading.ImageSize = None,
-    sheet: Annotated[Path | None, typer.Option(help="Contact sheet (default: NAME.png here).")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="Contact sheet (default: NAME-sheet.png here).")] = None,
     seed: Annotated[int, typer.Option(help="Of the samples on the sheet.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
@@ -53,7 +53,7 @@ def show(
         id_column=id_column, truth_column=truth_column, image_size=image_size,
     )  # fmt: skip
     dataset = load_dataset(data, root, seed, options)
-    sheet = sheet or Path(f"{dataset.name}.png")
+    sheet = sheet or Path(f"{dataset.name}-sheet.png")
     if sheet.suffix.lower() != ".png":
         raise InputError(f"--sheet {sheet}: expected a name that ends in .png")
     if not sheet.parent.is_dir():

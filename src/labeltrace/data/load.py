@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labeltrace.data.dataset import Dataset, datasets
+from labeltrace.data.dataset import Dataset, DatasetError, datasets
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.load import is_path, load_own
 from labeltrace.files import expanded
@@ -28,6 +28,8 @@ def load_dataset(
     labeltrace.errors.InputError: unknown dataset 'digit': did you mean 'digits'?
     """
     read = read or ReadOptions()
+    if not str(data):
+        raise DatasetError("data: empty; give a dataset by name, or the path of own files")
     if isinstance(data, Path) or (data not in datasets and is_path(data)):
         return load_own(expanded(Path(data)), read)
     return datasets[data](None if root is None else expanded(Path(root)), seed, read)

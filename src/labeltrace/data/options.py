@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BAD_IMAGES = ("stop", "skip")
+LARGEST = 2048  # pixels; beyond it a batch of squares fits no memory
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.bad_images not in BAD_IMAGES:
             raise ValueError(f"bad_images: {self.bad_images!r}, expected 'stop' or 'skip'")
+        if self.image_size is not None and self.image_size > LARGEST:
+            raise ValueError(f"image_size: {self.image_size!r}, expected ≤ {LARGEST}")
         for name, least in (("image_size", 8), ("workers", 0), ("cache_gb", 0), ("memory_gb", 0)):
             value = getattr(self, name)
             if value is not None and not value >= least:

@@ -153,7 +153,7 @@ class _Run:
             self.networks.append(network)
             self.optimizers.append(optimizer)
         torch.manual_seed(run_seed(config.seed, len(self.networks)))
-        fields = planned.learner.fields(settings)
+        fields = planned.learner.fields(settings, dataset.num_classes)
         self.memory = SampleMemory(len(dataset.train), fields, self.fabric.device)
         self.learner: Learner = planned.learner(
             settings, self.networks, dataset.views, dataset.num_classes, self.memory, planned.controller
@@ -251,12 +251,10 @@ class _Run:
     def _epoch(self, epoch: int) -> dict[str, Any]:
         started = time.perf_counter()
         loop, train, test = self.loop, self.plan.dataset.train, self.plan.dataset.test
-        rate = self.learner.learning_rate(epoch)
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            self.learner.tune(optimizer, epoch)
         loop.begin(epoch)
-        record: dict[str, Any] = {"epoch": epoch, "lr": rate}
+        record: dict[str, Any] = {"epoch": epoch, "lr": self.learner.learning_rate(epoch)}
         if train.truth is not None:  # the signals are those of the epoch's start, for every learner alike
             loop.score(self.learner.score_view)
         self.learner.epoch(loop, epoch)

@@ -232,7 +232,7 @@ class ANNE(Learner):
     _beta: BetaWeight | None = None
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """The observed label, the label trained on, its cleanliness, the neighbours' choice, structure confidence."""
         number = Field(dtype=torch.int64)
         return {

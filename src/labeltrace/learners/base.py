@@ -142,7 +142,7 @@ class Learner(ABC):
         self.controller = controller
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """Return what this learner remembers of each sample."""
         return {}
 
@@ -160,6 +160,11 @@ class Learner(ABC):
         return torch.optim.SGD(
             parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
+
+    def tune(self, optimizer: torch.optim.Optimizer, epoch: int) -> None:
+        """Set an optimizer for an epoch: its learning rate."""
+        for group in optimizer.param_groups:
+            group["lr"] = self.learning_rate(epoch)
 
     @abstractmethod
     def learning_rate(self, epoch: int) -> float:

@@ -202,7 +202,7 @@ class Cores(Learner):
         self.average = Average(self.networks[0], self.settings.ema_decay) if needed else None
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """The class under which each sample was kept in the last epoch (−1: sieved), and what TRACE saw of it."""
         return {
             "kept": Field(dtype=torch.int32, fill=-1),

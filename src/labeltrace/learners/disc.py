@@ -41,7 +41,6 @@ from labeltrace.data.views import Views
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.dropping import where
 from labeltrace.learners.mixing import BetaWeight, mix
-from labeltrace.learners.per_class import remember_per_class
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.scoring import Field, SampleMemory, Scores
 
@@ -200,15 +199,16 @@ class DISC(Learner):
     ) -> None:
         super().__init__(settings, networks, views, num_classes, memory, controller)
         assert isinstance(settings, DISCSettings)
-        remember_per_class(memory, ("weak", "strong"), num_classes)
         self.mixing_weight = BetaWeight(settings.mix_alpha)
         mild = settings.strong == "disc_mild" or (settings.strong == "auto" and num_classes <= 10)
         self.policy = "disc_mild" if mild else "disc"
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
-        """Thresholds, membership of the sets, working labels; the last prediction of each view is added per class."""
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
+        """Thresholds, membership of the sets, working labels, the last prediction of each view."""
         return {
+            "weak": Field((num_classes,)),
+            "strong": Field((num_classes,)),
             "threshold": Field((2,)),
             "selecting": Field(dtype=torch.int8),  # how many of the two views select the label
             "purified": Field(dtype=torch.bool),
@@ -231,6 +231,13 @@ class DISC(Learner):
         if s.optimizer == "adam":
             return self.adam_plan(max(epoch - 1, 0))[0]
         return s.lr * s.lr_factor ** ((epoch >= s.lr_drop) + (epoch >= s.lr_drop_again))
+
+    def tune(self, optimizer: torch.optim.Optimizer, epoch: int) -> None:
+        """Set the rate, and Adam's first moment, which falls with it."""
+        super().tune(optimizer, epoch)
+        for group in optimizer.param_groups:
+            if "betas" in group:
+                group["betas"] = (self.adam_plan(max(epoch - 1, 0))[1], group["betas"][1])
 
     def adam_plan(self, epoch: int) -> tuple[float, float]:
         """Return Adam's (rate, first moment β1) as planned for an epoch; the code applies it after that epoch."""

@@ -187,7 +187,7 @@ class DivideMix(Learner):
     settings: DivideMixSettings
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """Both networks' posteriors, what TRACE asks of the scoring pass, and losses where a window is asked for."""
         assert isinstance(settings, DivideMixSettings)
         declared = {

@@ -84,9 +84,9 @@ class FDivideMix(DivideMix):
     _judged: tuple[weakref.ref[Scores], Tensor] | None = None
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """DivideMix's, and the observed labels, which FINE needs of all samples at once."""
-        return super().fields(settings) | {"observed": Field(dtype=torch.int64)}
+        return super().fields(settings, num_classes) | {"observed": Field(dtype=torch.int64)}
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """As DivideMix."""

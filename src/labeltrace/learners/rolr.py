@@ -120,7 +120,7 @@ class RoLR(Learner):
     settings: RoLRSettings
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """Both networks' posteriors, the structure confidence, and the loss history where a window is asked for."""
         assert isinstance(settings, RoLRSettings)
         declared = {"posterior": Field((2,), fill=1.0), "structure": Field(fill=1.0)}

@@ -35,7 +35,6 @@ from labeltrace.data.views import Views
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, Step, learners
 from labeltrace.learners.dropping import where
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
-from labeltrace.learners.per_class import remember_per_class
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.scoring import Field, SampleMemory, Scores, loss_posterior
 
@@ -177,14 +176,14 @@ class SELC(Learner):
     ) -> None:
         super().__init__(settings, networks, views, num_classes, memory, controller)
         assert isinstance(settings, SELCSettings)
-        remember_per_class(memory, ("ensemble",), num_classes)
         self.mixing_weight = BetaWeight(settings.plus_alpha, larger_half=False)
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
-        """How often and when a target was updated, the scores of the epoch; the ensemble itself is added per class."""
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
+        """The ensemble of predictions, how often and when it was updated, the scores of the epoch."""
         assert isinstance(settings, SELCSettings)
         declared = {
+            "ensemble": Field((num_classes,)),
             "updates": Field(),
             "updated": Field(dtype=torch.int64, fill=-1),  # the epoch of the last update
             "posterior": Field(fill=1.0),

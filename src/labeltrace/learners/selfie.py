@@ -172,7 +172,7 @@ class Selfie(Learner):
         self.idle = torch.zeros((), device=device)  # batches of this epoch without a sample to train on
 
     @classmethod
-    def fields(cls, settings: LearnerSettings) -> dict[str, Field]:
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
         """Past predictions (−1: none), how many there were, the corrected label (−1: none), and what TRACE needs."""
         assert isinstance(settings, SelfieSettings)
         return {
