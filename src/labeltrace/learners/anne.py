@@ -152,6 +152,10 @@ class ANNE(Learner):
     """Relabel, split by confidence, keep by FINE or by neighbours; mixup on the kept, feature consistency on all."""
 
     name = "anne"
+    when = (
+        "when neighbours in feature space can be trusted more than losses; it compares all samples with all, "
+        "and keeps their features for an epoch."
+    )
     networks_needed = 1
     settings_type = ANNESettings
     keeps = ("probabilities", "embedding")

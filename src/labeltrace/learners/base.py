@@ -122,6 +122,8 @@ class Learner(ABC):
     refurbishes: ClassVar[bool] = True
     settings_type: ClassVar[type[LearnerSettings]]
     presets: ClassVar[Mapping[str, Preset]]
+    #: ends the sentence "Choose it …" in docs/learners.md
+    when: ClassVar[str]
     #: what a scoring pass keeps of every sample besides its numbers: "probabilities" [M, N, C], "embedding" [M, N, D]
     keeps: ClassVar[tuple[str, ...]] = ()
 

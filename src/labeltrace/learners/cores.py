@@ -124,6 +124,10 @@ class Cores(Learner):
     """One network; samples with an unlikely label are left out of a confidence-regularised loss."""
 
     name = "cores"
+    when = (
+        "for the cost of plain training: one network, one view, a sieve in closed form. With many classes the "
+        "sieve lets related wrong labels pass."
+    )
     networks_needed = 1
     settings_type = CoresSettings
     keeps = ("probabilities",)

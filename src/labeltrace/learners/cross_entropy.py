@@ -39,6 +39,7 @@ class CrossEntropy(Learner):
     """Plain cross-entropy, one network, weak view, every label believed."""
 
     name = "cross_entropy"
+    when = "as the baseline of every comparison, or when the labels are known to be right."
     networks_needed = 1
     refurbishes = False
     settings_type = CrossEntropySettings

@@ -117,6 +117,10 @@ class DISC(Learner):
     """One network; clean, hard and purified samples by thresholds of their own."""
 
     name = "disc"
+    when = (
+        "for one network with a threshold of its own for every sample and no mixture to fit; it keeps two "
+        "predictions of every sample."
+    )
     networks_needed = 1
     settings_type = DISCSettings
     presets: ClassVar[Mapping[str, Preset]] = {

@@ -130,6 +130,10 @@ class DivideMix(Learner):
     """Two networks divide the data for each other and train on it as on a semi-supervised task."""
 
     name = "dividemix"
+    when = (
+        "when much of the data is wrong and there is enough of it to throw labels away. Four views a step and "
+        "two networks make it the slowest; λ_u matters and depends on the noise."
+    )
     settings_type: ClassVar[type[LearnerSettings]] = DivideMixSettings
     presets: ClassVar[Mapping[str, Preset]] = {
         "cifar": Preset("32-pixel images, about ten classes (published recipe, one λ_u for every noise)"),

@@ -77,6 +77,10 @@ class FDivideMix(DivideMix):
     """DivideMix whose clean posterior is FINE's."""
 
     name = "f_dividemix"
+    when = (
+        "in place of DivideMix when losses do not tell right from wrong but features do; it fails when one "
+        "wrong class holds the majority of a label."
+    )
     settings_type = FDivideMixSettings
     keeps = ("embedding",)
     presets: ClassVar[Mapping[str, Preset]] = {name: _recipe(name, p) for name, p in DivideMix.presets.items()}

@@ -76,6 +76,10 @@ class RoLR(Learner):
     """Two networks, soft targets from the peer's clean posterior and both networks' predictions."""
 
     name = "rolr"
+    when = (
+        "first: every sample stays in training with a soft target, and nothing about the noise has to be "
+        "known. Two networks and three views make it slower than the one-network methods."
+    )
     settings_type = RoLRSettings
     presets: ClassVar[Mapping[str, Preset]] = {
         "cifar": Preset("32-pixel images (official code: batches of 448, two passes)"),

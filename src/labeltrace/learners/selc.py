@@ -123,6 +123,10 @@ class SELC(Learner):
     """One network, soft targets from a running mean of its predictions; perhaps a second training on the result."""
 
     name = "selc"
+    when = (
+        "as the cheapest correction: one network, one view, targets that drift from the label to the "
+        "prediction. When it starts (`warmup`) matters."
+    )
     networks_needed = 1
     settings_type = SELCSettings
     presets: ClassVar[Mapping[str, Preset]] = {

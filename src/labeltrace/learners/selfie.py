@@ -120,6 +120,10 @@ class Selfie(Learner):
     """One network; small losses keep their label, steady predictions replace it, the rest waits."""
 
     name = "selfie"
+    when = (
+        "when a list of corrected labels is wanted that changes rarely: only samples predicted alike many "
+        "times are corrected. Published with the noise rate given; without it the rate is estimated."
+    )
     networks_needed = 1
     settings_type = SelfieSettings
     presets: ClassVar[Mapping[str, Preset]] = {
