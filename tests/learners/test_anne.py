@@ -278,7 +278,7 @@ def test_loss_equals_the_formula_written_out():
     x = torch.cat(views)
     assert not torch.equal(views[0], views[1])
     y = F.one_hot(learner.memory["label"][kept.index], 3).float().repeat(2, 1)
-    share = float(learner.beta(kept.once.fork(0)))
+    share = float(learner.mixing_weight(kept.once.fork(0)))
     partner = permutation(kept.once.fork(1), 12).tolist()
     assert 0.5 <= share <= 1 and sorted(partner) == list(range(12))
     fit = 0.0
@@ -381,7 +381,7 @@ def test_the_mixture_weighs_both_partners_by_their_own_weight():
     draws = Draws.at(torch.arange(6), kept.once.keys)
     x = torch.cat([learner.views.strong(kept.inputs, draws.fork(k)) for k in (0, 1)])
     target, weight = s.target.repeat(2, 1), s.weight.repeat(2)
-    share, partner = float(learner.beta(kept.once.fork(0))), permutation(kept.once.fork(1), 12).tolist()
+    share, partner = float(learner.mixing_weight(kept.once.fork(0))), permutation(kept.once.fork(1), 12).tolist()
     total = 0.0
     with torch.no_grad():
         for i, j in enumerate(partner):

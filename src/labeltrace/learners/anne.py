@@ -33,7 +33,7 @@ import math
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -46,6 +46,7 @@ from labeltrace.data.draws import Draws
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.heads import Headed, last_feature
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
+from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.scoring import Field, Scores
 from labeltrace.scoring.fine import fine_posterior
@@ -233,7 +234,6 @@ class ANNE(Learner):
     _decided: tuple[weakref.ref[Scores], int, Selection] | None = None
     _predicted: Tensor | None = None
     _counted: int | None = None
-    _beta: BetaWeight | None = None
 
     @classmethod
     def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
@@ -265,7 +265,7 @@ class ANNE(Learner):
         """Fall by a cosine over the run, or in two steps."""
         s = self.settings
         if s.lr_schedule == "steps":
-            return s.lr * s.lr_factor ** ((epoch >= s.lr_drop) + (epoch >= s.lr_drop_again))
+            return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, s.lr_drop_again)
         floor = s.lr * s.lr_floor
         return floor + (s.lr - floor) * (1 + math.cos(math.pi * epoch / s.epochs)) / 2
 
@@ -399,7 +399,7 @@ class ANNE(Learner):
         supervision = self.supervise(epoch, kept, draws.fork(2))
         inputs = torch.cat([self._strong(kept.inputs, draws.fork(view)) for view in (0, 1)])
         target, weight = supervision.target.repeat(2, 1), supervision.weight.repeat(2)
-        share, partner = self.beta(kept.once.fork(0)), permutation(kept.once.fork(1), len(inputs))
+        share, partner = self.mixing_weight(kept.once.fork(0)), permutation(kept.once.fork(1), len(inputs))
         logits = self.networks[0](mix(inputs, partner, share)).logits
         return mixed_cross_entropy(logits, target, weight, partner, share)
 
@@ -422,12 +422,10 @@ class ANNE(Learner):
         votes = pseudo, one_hot(self.memory["voted"][kept.index], self.num_classes)
         return controller(Evidence(observed, pseudo, clean, votes, structure, epoch))
 
-    @property
-    def beta(self) -> BetaWeight:
-        """The mixing weight's distribution."""
-        if self._beta is None:
-            self._beta = BetaWeight(self.settings.alpha)
-        return self._beta
+    @cached_property
+    def mixing_weight(self) -> BetaWeight:
+        """Mixup's weight of a step."""
+        return BetaWeight(self.settings.alpha)
 
     def _strong(self, inputs: Tensor, draws: Draws) -> Tensor:
         return self.views.strong(inputs, draws, policy=self.settings.policy or None)

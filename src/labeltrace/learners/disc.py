@@ -25,24 +25,24 @@ score is the share of views that select it, the replacement is the mean predicti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labeltrace.control import Controller, Coupled, Evidence, Supervision
+from labeltrace.control import Coupled, Evidence, Supervision
 from labeltrace.control.evidence import one_hot
 from labeltrace.data.draws import Draws
-from labeltrace.data.views import Views
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.dropping import where
 from labeltrace.learners.mixing import BetaWeight, mix
+from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.scoring import Field, SampleMemory, Scores
+from labeltrace.scoring import Field, Scores
 
 CODE = "official code (JackYFL/DISC)"
 SUPPLEMENT = "the paper's supplement, confirmed by the authors in issue 7 of the official code"
@@ -192,20 +192,16 @@ class DISC(Learner):
     }
     settings: DISCSettings
 
-    def __init__(
-        self,
-        settings: LearnerSettings,
-        networks: Sequence[nn.Module],
-        views: Views,
-        num_classes: int,
-        memory: SampleMemory,
-        controller: Controller | None,
-    ) -> None:
-        super().__init__(settings, networks, views, num_classes, memory, controller)
-        assert isinstance(settings, DISCSettings)
-        self.mixing_weight = BetaWeight(settings.mix_alpha)
-        mild = settings.strong == "disc_mild" or (settings.strong == "auto" and num_classes <= 10)
-        self.policy = "disc_mild" if mild else "disc"
+    @cached_property
+    def mixing_weight(self) -> BetaWeight:
+        """Mixup's weight of a step."""
+        return BetaWeight(self.settings.mix_alpha)
+
+    @property
+    def policy(self) -> str:
+        """How strong views are made: mildly for few classes, unless one way is asked for."""
+        strong = self.settings.strong
+        return "disc_mild" if strong == "disc_mild" or (strong == "auto" and self.num_classes <= 10) else "disc"
 
     @classmethod
     def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
@@ -234,7 +230,7 @@ class DISC(Learner):
         s = self.settings
         if s.optimizer == "adam":
             return self.adam_plan(max(epoch - 1, 0))[0]
-        return s.lr * s.lr_factor ** ((epoch >= s.lr_drop) + (epoch >= s.lr_drop_again))
+        return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, s.lr_drop_again)
 
     def tune(self, optimizer: torch.optim.Optimizer, epoch: int) -> None:
         """Set the rate, and Adam's first moment, which falls with it."""

@@ -36,7 +36,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from labeltrace.control import Coupled, Evidence
@@ -45,8 +44,9 @@ from labeltrace.control.schedule import ramp
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.dropping import takes_over
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
+from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import loss_window, negative_entropy, prior_penalty, sharpen, squared_error
+from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, squared_error, warmup_loss
 from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (LiJunnan1992/DivideMix)"
@@ -211,8 +211,7 @@ class DivideMix(Learner):
     def learning_rate(self, epoch: int) -> float:
         """Drop once, or twice."""
         s = self.settings
-        drops = (epoch >= s.lr_drop) + (0 < s.lr_second_drop <= epoch)
-        return float(s.lr * s.lr_factor**drops)
+        return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, *([s.lr_second_drop] if s.lr_second_drop else []))
 
     def pseudo(self, probabilities: Tensor) -> Tensor:
         """Return the sharpened mean of the networks' predictions: the guess of an unlabelled sample."""
@@ -272,10 +271,7 @@ class DivideMix(Learner):
     def warmup_step(self, member: int, batch: Batch) -> Outcome:
         """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
         logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
-        loss = F.cross_entropy(logits.float(), batch.observed)
-        if self.settings.warmup_entropy:
-            loss = loss + self.settings.warmup_entropy * negative_entropy(logits)
-        return Outcome(loss)
+        return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
 
     def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
         """Refine labels, guess the missing ones, mix all rows and fit them."""

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def dropped(lr: float, factor: float, epoch: int, *drops: int) -> float:
+    """Return a rate that is multiplied by `factor` at each of the epochs `drops`.
+
+    >>> [round(dropped(0.1, 0.1, t, 80, 160), 6) for t in (79, 80, 160)]
+    [0.1, 0.01, 0.001]
+    """
+    return float(lr * factor ** sum(epoch >= drop for drop in drops))
+
+
 def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) -> float:
     """Return a rate that is multiplied by `factor` at epoch `first`, and then every `again` epochs (0: never again).
 

@@ -24,14 +24,13 @@ from functools import partial
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from labeltrace.control import Coupled, Evidence
 from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import loss_window, negative_entropy, prior_penalty, sharpen
+from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, warmup_loss
 from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (chenmc1996/Robust-LR)"
@@ -180,10 +179,7 @@ class RoLR(Learner):
     def warmup_step(self, member: int, batch: Batch) -> Outcome:
         """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
         logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
-        loss = F.cross_entropy(logits.float(), batch.observed)
-        if self.settings.warmup_entropy:
-            loss = loss + self.settings.warmup_entropy * negative_entropy(logits)
-        return Outcome(loss)
+        return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
 
     def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
         """Refurbish the targets of a batch and fit them on the strong view."""

@@ -20,23 +20,23 @@ prediction and q. It does not start before T_e.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from labeltrace.control import Controller, Coupled, Evidence, Supervision
 from labeltrace.control.evidence import one_hot
-from labeltrace.data.views import Views
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, Step, learners
 from labeltrace.learners.dropping import where
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
+from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.scoring import Field, SampleMemory, Scores, loss_posterior
+from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (MacLLL/SELC)"
 PAGE = "ours: SELC weighs all labels alike, TRACE needs a score per sample"
@@ -169,18 +169,10 @@ class SELC(Learner):
     }
     settings: SELCSettings
 
-    def __init__(
-        self,
-        settings: LearnerSettings,
-        networks: Sequence[nn.Module],
-        views: Views,
-        num_classes: int,
-        memory: SampleMemory,
-        controller: Controller | None,
-    ) -> None:
-        super().__init__(settings, networks, views, num_classes, memory, controller)
-        assert isinstance(settings, SELCSettings)
-        self.mixing_weight = BetaWeight(settings.plus_alpha, larger_half=False)
+    @cached_property
+    def mixing_weight(self) -> BetaWeight:
+        """Mixup's weight of a step of SELC+."""
+        return BetaWeight(self.settings.plus_alpha, larger_half=False)
 
     @classmethod
     def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
@@ -207,7 +199,7 @@ class SELC(Learner):
         s = self.settings
         if epoch >= self.correcting_epochs:
             epoch -= self.correcting_epochs
-        return s.lr * s.lr_factor ** ((epoch >= s.lr_drop) + (epoch >= s.lr_drop_again))
+        return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, s.lr_drop_again)
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """Cross-entropy up to the turning point, then running targets, then perhaps mixup on hard ones."""

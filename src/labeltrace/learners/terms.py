@@ -40,6 +40,16 @@ def negative_entropy(logits: Tensor) -> Tensor:
     return (log_p.exp() * log_p).sum(1).mean()
 
 
+def warmup_loss(logits: Tensor, observed: Tensor, entropy: float) -> Tensor:
+    """Return the mean cross-entropy with observed classes [B], plus `entropy` times the negative entropy; a scalar.
+
+    >>> round(float(warmup_loss(torch.zeros(1, 4), torch.tensor([2]), entropy=1.0)), 6)
+    0.0
+    """
+    loss = F.cross_entropy(logits.float(), observed)
+    return loss + entropy * negative_entropy(logits) if entropy else loss
+
+
 def squared_error(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Return the mean over rows and classes of w_i · (softmax(logits)_ic − target_ic)², a scalar.
 
