@@ -9,7 +9,7 @@ import saved
 import toy
 from labeltrace.engine import Reporter, train
 from labeltrace.engine.checkpoint import Checkpointer, copied, read_checkpoint
-from labeltrace.engine.train import _Run
+from labeltrace.engine.train import Training
 from labeltrace.errors import InputError
 
 
@@ -40,7 +40,7 @@ def test_torch_alone_reads_it_and_finds_everything(finished):
 def test_best_is_the_best_epoch_and_the_first_of_equals(tmp_path, monkeypatch):
     """Accuracies are dictated: the best epoch is the second, and the last one only draws level."""
     accuracies = iter([0.5, 0.9, 0.7, 0.9])
-    monkeypatch.setattr(_Run, "_test_accuracy", lambda *_: next(accuracies))
+    monkeypatch.setattr(Training, "_test_accuracy", lambda *_: next(accuracies))
 
     class Keep(Reporter):
         def epoch(self, record):
@@ -76,7 +76,7 @@ def test_a_resumed_run_keeps_its_best(tmp_path, monkeypatch):
             raise RuntimeError("killed")
         return value
 
-    monkeypatch.setattr(_Run, "_test_accuracy", accuracy)
+    monkeypatch.setattr(Training, "_test_accuracy", accuracy)
     with pytest.raises(RuntimeError, match="killed"):
         train(toy.config(checkpoint_seconds=0.0), tmp_path / "run", dataset=toy.blobs())
     accuracies = iter([0.8, 0.7])

@@ -172,6 +172,8 @@ VALUES = {
     "seed": 9,
     "device": "cpu",
     "precision": "fp32",
+    "capture": False,
+    "compile": True,
     "tensorboard": True,
     "checkpoint_seconds": 1.5,
     "read": {"workers": 0},
@@ -228,7 +230,9 @@ def test_every_key_can_be_set(asked_for, key):
 @pytest.mark.parametrize("key", [key for key in RunConfig.model_fields if key not in SET_ONLY])
 def test_every_plain_key_has_a_flag(asked_for, key):
     flag = f"--{key.replace('_', '-')}"
-    words = [flag] if VALUES[key] is True else [flag, str(VALUES[key])]
+    words = [flag, str(VALUES[key])]
+    if isinstance(VALUES[key], bool):
+        words = [flag if VALUES[key] else f"--no-{key}"]
     assert asked_for(*words) == RunConfig.model_validate({key: VALUES[key]})
 
 

@@ -14,7 +14,7 @@ import toy
 from labeltrace.audit import read_samples
 from labeltrace.data import load_noise
 from labeltrace.engine import Diverged, Interrupted, Reporter, RunConfig, RunFolder, checkpoint, summarise, train
-from labeltrace.engine.train import _Run
+from labeltrace.engine.train import Training
 from labeltrace.errors import InputError
 from labeltrace.learners import Outcome, learners
 from labeltrace.runs import figures, run
@@ -268,7 +268,7 @@ def test_ctrl_c_saves_what_is_done_and_the_rest_follows_bit_for_bit(tmp_path, wh
 def test_ctrl_c_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, monkeypatch, writing):
     """Six files are written in four epochs whose accuracy rises, then falls: best and last, twice; then last, twice."""
     dictated = [0.5, 0.6, 0.4, 0.3]
-    monkeypatch.setattr(_Run, "_test_accuracy", lambda self, *_: dictated[self.loop.epoch])
+    monkeypatch.setattr(Training, "_test_accuracy", lambda self, *_: dictated[self.loop.epoch])
     config = toy.config(checkpoint_seconds=0.0)
     save, calls = torch.save, []
 
@@ -438,13 +438,13 @@ def test_half_precision_runs_on_the_cpu_too(tmp_path):
 
 def test_the_learning_rate_of_an_epoch_reaches_the_optimizers(tmp_path, monkeypatch):
     rates = []
-    original = _Run._test_accuracy
+    original = Training._test_accuracy
 
     def spy(self, *inputs):
         rates.append([group["lr"] for optimizer in self.optimizers for group in optimizer.param_groups])
         return original(self, *inputs)
 
-    monkeypatch.setattr(_Run, "_test_accuracy", spy)
+    monkeypatch.setattr(Training, "_test_accuracy", spy)
     settings = {"lr": 0.5, "lr_drop": 2, "lr_factor": 0.5, "warmup": 1}
     train(toy.config(settings=settings), tmp_path / "run", dataset=toy.blobs())
     assert rates == [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.25, 0.25]]  # two epochs after the one of warm-up

@@ -47,6 +47,12 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Of everything that is drawn; 0 if none is given.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16.")] = None,
+    capture: Annotated[
+        bool | None, typer.Option("--capture/--no-capture", help="On CUDA: record steps as a graph (default) or not.")
+    ] = None,
+    compile: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="On CUDA: compile networks (default: in long runs).")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
     labels: reading.Labels = None,
     test: reading.Test = None,
@@ -85,17 +91,19 @@ def train(
         data=data, root=root, subset=subset, noise=noise, rate=rate, noise_seed=noise_seed, noise_file=noise_file,
         foreign=foreign, foreign_root=foreign_root,
         learner=learner, preset=preset, controller=controller, model=model, weights=weights, epochs=epochs,
-        epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, tensorboard=tensorboard or None,
-        read=read or None,
+        epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, capture=capture, compile=compile,
+        tensorboard=tensorboard or None, read=read or None,
     )  # fmt: skip
-    overrides = _merge(flags, set_ or [])
-    others = config is not None or out is not None or overwrite or set(overrides) - {"device", "precision"}
-    if resume is not None and others:
-        raise InputError("--resume repeats the run in its folder; only --device and --precision may be changed")
-
     from labeltrace.engine import load_config
+    from labeltrace.engine.config import WHERE
     from labeltrace.progress import Bars
     from labeltrace.runs import figures, run
+
+    overrides = _merge(flags, set_ or [])
+    others = config is not None or out is not None or overwrite or set(overrides) - WHERE
+    if resume is not None and others:
+        allowed = ", ".join(f"--{name}" for name in sorted(WHERE))
+        raise InputError(f"--resume repeats the run in its folder; only {allowed} may be changed")
 
     run_config = load_config(config, overrides)
     folder = resume or out or Path("runs") / _run_name(run_config)

@@ -9,6 +9,7 @@ key and a counter, held in int64 because torch has no unsigned arithmetic on eve
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +18,8 @@ _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: spreads consecutive counters over the range
 
 
-def _mix(x: Tensor) -> Tensor:
-    """Avalanche 32-bit values held in int64; a bijection, so distinct keys stay distinct."""
+def _mix(x: Any) -> Any:
+    """Avalanche a 32-bit number or a tensor of them in int64; a bijection, so distinct keys stay distinct."""
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
     x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
     return x ^ (x >> 16)
@@ -37,12 +38,12 @@ class Draws:
         self.keys = keys
 
     @classmethod
-    def at(cls, index: Tensor, *words: int | Tensor) -> Draws:
-        """Return the streams of samples `index` [B] under a key made of `words` (seed, epoch, pass, …)."""
-        key = torch.zeros((), dtype=torch.int64, device=index.device)
-        for word in words:
-            key = _mix((key * 31 + word + _GOLDEN) & _MASK)
-        return cls(_mix((index ^ key) & _MASK))
+    def at(cls, index: Tensor, *words: int | Tensor, key: int | Tensor = 0) -> Draws:
+        """Return the streams of samples `index` [B] under `words` (seed, epoch, pass, …).
+
+        Words that are known earlier may be given as the `key` that `key_of` makes of them.
+        """
+        return cls(_mix((index ^ key_of(*words, key=key)) & _MASK))
 
     def fork(self, tag: int) -> Draws:
         """Return an independent stream per sample, the same for the same `tag`."""
@@ -58,3 +59,14 @@ class Draws:
         """Return [B, count] float32 standard normal numbers (Box and Muller)."""
         radius, angle = self.uniform(2 * count).chunk(2, dim=1)
         return torch.sqrt(-2 * torch.log1p(-radius)) * torch.cos(2 * math.pi * angle)
+
+
+def key_of(*words: int | Tensor, key: int | Tensor = 0) -> int | Tensor:
+    """Return the 32-bit key that words make, after those that `key` was made of; of plain numbers a plain number.
+
+    >>> key_of(1, 2, 3) == key_of(3, key=key_of(1, 2)), key_of(1, 2) == key_of(2, 1)
+    (True, False)
+    """
+    for word in words:
+        key = _mix((key * 31 + word + _GOLDEN) & _MASK)
+    return key

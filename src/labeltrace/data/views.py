@@ -8,7 +8,7 @@ in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -185,8 +185,6 @@ class ImageViews:
 class FeatureViews:
     """Views of features [B, D]: plain and weak standardise, strong adds normal noise.
 
-    A captured step cannot copy from the host: make these from features on the device that trains.
-
     >>> views = FeatureViews.from_features(torch.tensor([[1.0, 7.0], [3.0, 7.0]]))
     >>> views.plain(torch.tensor([[3.0, 8.0]])).tolist()
     [[1.0, 1.0]]
@@ -200,6 +198,7 @@ class FeatureViews:
     mean: Tensor | Sequence[float]
     std: Tensor | Sequence[float]
     noise: float = 0.1
+    _placed: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_features(cls, features: Tensor) -> FeatureViews:
@@ -221,8 +220,10 @@ class FeatureViews:
     def plain(self, inputs: Tensor) -> Tensor:
         """Return `inputs` [B, D] standardised, float32."""
         _check_features(inputs)
-        mean = torch.as_tensor(self.mean, dtype=torch.float32, device=inputs.device)
-        std = torch.as_tensor(self.std, dtype=torch.float32, device=inputs.device)
+        if inputs.device not in self._placed:  # copied once: a captured step cannot
+            mean, std = (torch.as_tensor(v, dtype=torch.float32, device=inputs.device) for v in (self.mean, self.std))
+            self._placed[inputs.device] = mean, std
+        mean, std = self._placed[inputs.device]
         for name, given in (("mean", mean), ("std", std)):
             if given.shape != inputs.shape[1:]:
                 raise InputError(f"{name} has shape {list(given.shape)}; expected one per feature, {[inputs.shape[1]]}")

@@ -12,6 +12,10 @@ from labeltrace.errors import InputError
 from labeltrace.validation import build
 
 
+#: what a resumed run may change: where and how it computes
+WHERE = {"device", "precision", "capture", "compile"}
+
+
 class RunConfig(BaseModel):
     """A run. Every key can stand in a YAML file or be given as a flag of `labeltrace train`."""
 
@@ -40,6 +44,8 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0, lt=2**32, description="of everything that is drawn")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: str = Field("auto", description="auto (bf16 on CUDA, else fp32), fp32 or bf16")
+    capture: bool = Field(True, description="on CUDA: record steps as a graph and replay it")
+    compile: bool | None = Field(None, description="on CUDA: compile networks and views (default: in long runs)")
     tensorboard: bool = Field(False, description="also write TensorBoard files")
     checkpoint_seconds: float = Field(20.0, ge=0, description="least time between two checkpoints on disk")
     read: dict[str, Any] = Field(default_factory=dict, description="how files are read")

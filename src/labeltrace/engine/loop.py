@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ from labeltrace.data import Split, Views
 from labeltrace.data.balanced import balanced_subset
 from labeltrace.data.draws import Draws
 from labeltrace.data.feed import Feed
+from labeltrace.engine.capture import Recorder
+from labeltrace.engine.course import BESIDE, Course
 from labeltrace.engine.reporter import Reporter
-from labeltrace.learners.base import Batch, Step
+from labeltrace.learners.base import Outcome, Step
+from labeltrace.models.output import Output
 from labeltrace.scoring import ScorePass, Scores, StructureSettings
 
-# Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples, of the
-# passes over a second list, of the draws of a step.
-SCORING, CHOOSING, BESIDE, ONCE = 1_000_003, 1_000_033, 1_000_037, 1_000_039
+# Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
+SCORING, CHOOSING = 1_000_003, 1_000_033
 
 
 class LossNotFinite(RuntimeError):
@@ -61,6 +64,7 @@ class EngineLoop:
             for all.
         keeps: what a scoring pass keeps of every sample, see `Learner`.
         fresh: (network, number of the restart) → its weights before training.
+        capture: on a GPU, record the steps of a phase as a graph.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class EngineLoop:
         epoch_samples: int | None = None,
         keeps: Sequence[str] = (),
         fresh: Callable[[int, int], dict[str, Any]] | None = None,
+        capture: bool = True,
     ) -> None:
         self.fabric, self.networks, self.optimizers = fabric, networks, optimizers
         self.feed = Feed(train.inputs, fabric.device, workers)
@@ -88,6 +93,11 @@ class EngineLoop:
         self.labels, self.epoch_samples = fabric.to_device(train.labels), epoch_samples
         self.views, self.seed, self.structure, self.reporter = views, seed, structure, reporter
         self.pseudo, self.keeps, self.fresh = pseudo, keeps, fresh
+        self.recorder = Recorder(fabric.device, capture)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                if "capturable" in group:  # Adam and its kind keep their counters on the device
+                    group["capturable"] = fabric.device.type == "cuda"
         # 2048 CIFAR images on a GPU, 512 on a CPU; fewer of large ones, down to 64.
         pixels = math.prod(train.inputs.shape[1:])
         most = 2048 if fabric.device.type == "cuda" else 512
@@ -129,33 +139,40 @@ class EngineLoop:
         phase, self.phase = self.phase, self.phase + 1
         for number, network in enumerate(self.networks):
             network.train(number in members)
-        losses: list[Tensor] = []
-        sums: dict[str, Tensor] = {}
-        for number in range(passes):
-            words = self.seed, self.epoch, phase, number
-            order = self._batches(words, batch_size, drop_last, index)
-            for batch in self._read(order, words, beside, passes):
-                for member in members:
-                    self.optimizers[member].zero_grad(set_to_none=True)
-                outcome = step(batch)
-                loss = outcome.loss.detach()
-                if loss.device.type == "cpu" and not math.isfinite(loss):  # before it reaches the weights
-                    raise LossNotFinite(label, len(losses) + 1)
-                self.fabric.backward(outcome.loss)
-                for member in members:
-                    self.optimizers[member].step()
-                losses.append(loss)
-                for name, value in outcome.logs.items():
-                    sums[name] = sums[name] + value if name in sums else value
-                self.reporter.step(label, len(losses) / (passes * len(order)), loss.item)
-        if not losses:
+        course, optimizers = Course(self.labels, self.feed.resident, passes), [self.optimizers[m] for m in members]
+        order = self._batches((self.seed, self.epoch, phase, 0), batch_size, drop_last, index)
+        steps = len(order)
+        if not steps:
             self.note(f"{label}: no sample to train on")
             return
-        self._finish_phase(label, losses, sums)
+        history = _History(passes * steps, label)
+
+        def body() -> None:
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            outcome = step(course.batch())
+            history.put(course.total, outcome)
+            self.fabric.backward(outcome.loss)
+            for optimizer in optimizers:
+                optimizer.step()
+            course.advance()
+
+        with self.recorder.phase(body, passes * steps) as run:
+            for number in range(passes):
+                words = self.seed, self.epoch, phase, number
+                if number:
+                    order = self._batches(words, batch_size, drop_last, index)
+                course.begin(words, order, self._beside(words, order, beside))
+                for place, inputs in enumerate(self._inputs(course), number * steps):
+                    if inputs is not None:
+                        course.take(inputs)
+                    run()
+                    self.reporter.step(label, (place + 1) / (passes * steps), partial(history.loss, place))
+        self.logs[label] = history.summary()
         # The last step may have spoilt the weights while its loss was still a number.
         values = [v for m in members for v in self.networks[m].state_dict().values() if v.is_floating_point()]
         if not bool(torch.stack([torch.isfinite(v).all() for v in values]).all()):
-            raise LossNotFinite(label, len(losses))
+            raise LossNotFinite(label, passes * steps)
 
     def chosen(self) -> Tensor:
         """See `labeltrace.learners.base.Loop`."""
@@ -191,13 +208,14 @@ class EngineLoop:
             order = order[places[order] >= 0]
             place = places[order]
         scoring = ScorePass(self.structure, seed=self.seed, pseudo=self.pseudo, keeps=self.keeps)
-        rows = order.split(self.forward_batch)
-        for index, inputs, number in zip(rows, self.feed.batches(rows), place.split(self.forward_batch), strict=True):
+        for rows, inputs, index in self._forwards(self.feed, order):
             if view == "weak":
                 inputs = self.views.weak(inputs, Draws.at(index, self.seed, self.epoch, SCORING, 0))
             else:
                 inputs = self.views.plain(inputs)
-            scoring.add(number, self.labels[index], [network(inputs) for network in self.networks])
+            count = rows.stop - rows.start
+            outputs = [_first(network(inputs), count) for network in self.networks]
+            scoring.add(place[rows], self.labels[index[:count]], outputs)
         scores = scoring.finish()
         return scores if self.some is None else scores.spread(self.some, len(self.labels))
 
@@ -208,11 +226,26 @@ class EngineLoop:
         for network in self.networks:
             network.eval()
         parts = []
-        rows = torch.arange(self.test_count, device=self.fabric.device).split(self.forward_batch)
-        for batch in self.test_feed.batches(rows):
-            inputs = self.views.plain(batch)
-            parts.append(torch.stack([network(inputs).logits for network in self.networks]))
+        everyone = torch.arange(self.test_count, device=self.fabric.device)
+        for rows, inputs, _ in self._forwards(self.test_feed, everyone):
+            inputs = self.views.plain(inputs)
+            logits = torch.stack([network(inputs).logits for network in self.networks])
+            parts.append(logits[:, : rows.stop - rows.start])
         return torch.cat(parts, 1)
+
+    def _forwards(self, feed: Feed, order: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Walk samples in forward batches of one size: (their places in `order`, inputs, sample numbers).
+
+        The last batch is filled up from the beginning, so inputs and numbers may be more than the places.
+        """
+        count = len(order)
+        if not count:
+            return
+        number = -(-count // self.forward_batch)
+        size = -(-count // number)
+        rows = order.repeat(2)[: number * size].view(number, size)
+        for start, (index, inputs) in enumerate(zip(rows, feed.batches(rows), strict=True)):
+            yield slice(start * size, min((start + 1) * size, count)), inputs, index
 
     def _batches(
         self, words: tuple[int, int, int, int], batch_size: int, drop_last: bool, index: Tensor | None
@@ -229,39 +262,65 @@ class EngineLoop:
             order = order[: count // size * size]
         else:  # filled up with samples of the same pass, several times where there are few
             order = order.repeat(-(-size // count) + 1)[: -(-count // size) * size]
-        order = self.fabric.to_device(order.reshape(-1, size))
+        order = self._to_device(order.reshape(-1, size))
         return order if samples is None else samples[order]
 
-    def _read(
-        self, order: Tensor, words: tuple[int, int, int, int], beside: Tensor | None, passes: int
-    ) -> Iterator[Batch]:
-        """Yield the batches of a pass: those of `order` [steps, B], each with one of the list `beside`."""
-        steps, size = order.shape
-        numbers = torch.arange(steps, device=order.device)
-        done = (words[3] + numbers / max(steps, 1)) / passes
-        second = None
-        if beside is not None and len(beside) and steps:
-            rounds: list[Tensor] = []
-            while sum(map(len, rounds)) < steps:
-                rounds.append(self._batches((*words[:3], BESIDE + len(rounds)), size, False, beside))
-            second = torch.cat(rounds)[:steps]
-        rows = order if second is None else torch.cat([order, second], 1)  # read together: workers serve one list
-        for number, inputs in enumerate(self.feed.batches(rows)):
-            once = Draws.at(numbers[number : number + 1], *words, ONCE)
-            index, progress = order[number], done[number]
-            draws, other = Draws.at(index, *words), None
-            if second is not None:
-                others = second[number]
-                apart = Draws.at(others, *words, BESIDE, numbers[number])  # a list may name a sample twice
-                other = Batch(others, inputs[size:], self.labels[others], apart, once, progress)
-                inputs = inputs[:size]
-            yield Batch(index, inputs, self.labels[index], draws, once, progress, other)
+    def _to_device(self, values: Tensor) -> Tensor:
+        """A copy that the host does not wait for."""
+        device = self.labels.device
+        return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
 
-    def _finish_phase(self, label: str, losses: list[Tensor], sums: dict[str, Tensor]) -> None:
-        """Read the phase's numbers, once."""
-        every = torch.stack(losses).float().cpu()
-        bad = (~torch.isfinite(every)).nonzero()
+    def _beside(self, words: tuple[int, int, int, int], order: Tensor, beside: Tensor | None) -> Tensor | None:
+        """[steps, B] sample numbers of the second list, which starts anew, shuffled anew, when it is used up."""
+        if beside is None or not len(beside):
+            return None
+        steps, size = order.shape
+        rounds: list[Tensor] = []
+        while sum(map(len, rounds)) < steps:
+            rounds.append(self._batches((*words[:3], BESIDE + len(rounds)), size, False, beside))
+        return torch.cat(rounds)[:steps]
+
+    def _inputs(self, course: Course) -> Iterable[Tensor | None]:
+        """The inputs of each step of a pass where they are not on the device; None where the step takes them itself."""
+        assert course.rows is not None
+        return [None] * course.steps if self.feed.resident is not None else self.feed.batches(course.rows)
+
+
+def _first(output: Output, count: int) -> Output:
+    """The first rows of an output, whose others fill a batch up."""
+    return Output(output.logits[:count], tuple(feature[:count] for feature in output.features))
+
+
+class _History:
+    """What the steps of a phase came to: a table on the device, read once."""
+
+    def __init__(self, steps: int, label: str) -> None:
+        self.steps, self.label = steps, label
+        self.names: list[str] = []
+        self.table: Tensor | None = None
+
+    def put(self, place: Tensor, outcome: Outcome) -> None:
+        """Write the row `place` [1]; on a CPU a loss that is no number is refused before it reaches the weights."""
+        loss = outcome.loss.detach()
+        if loss.device.type == "cpu" and not math.isfinite(loss):
+            raise LossNotFinite(self.label, int(place) + 1)
+        if self.table is None:
+            self.names = list(outcome.logs)
+            self.table = torch.zeros(self.steps, 1 + len(self.names), device=loss.device)
+        row = torch.stack([loss.float(), *(outcome.logs[name].float() for name in self.names)])
+        self.table.index_copy_(0, place, row[None])
+
+    def loss(self, place: int) -> float:
+        """The loss of a step: waits for the device."""
+        assert self.table is not None
+        return float(self.table[place, 0])
+
+    def summary(self) -> dict[str, float]:
+        """The means of the phase."""
+        assert self.table is not None
+        table = self.table.cpu()
+        bad = (~torch.isfinite(table[:, 0])).nonzero()
         if len(bad):
-            raise LossNotFinite(label, int(bad[0, 0]) + 1)
-        self.logs[label] = {"loss": float(every.mean()), "steps": len(losses)}
-        self.logs[label] |= {name: float(value) / len(losses) for name, value in sums.items()}
+            raise LossNotFinite(self.label, int(bad[0, 0]) + 1)
+        means = table.double().mean(0).tolist()
+        return {"loss": means[0], "steps": self.steps, **dict(zip(self.names, means[1:], strict=True))}

@@ -23,7 +23,8 @@ from labeltrace.data.noise.kinds import label_hash
 from labeltrace.data.prepare import write_skipped
 from labeltrace.data.workers import WorkerDied
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
-from labeltrace.engine.config import RunConfig, dump_config, load_config
+from labeltrace.engine.compiled import WORTH, CompiledViews, can_compile, compile_network
+from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.folder import RunFolder, code_revision, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
@@ -122,7 +123,7 @@ def train(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         if resume:
             folder = RunFolder.open(out)
-            where = config.model_dump(include={"device", "precision"}, exclude_unset=True)
+            where = config.model_dump(include=WHERE, exclude_unset=True)
             planned = plan(load_config(folder.config, where), dataset, make_network, reporter)
             _same_labels(folder, planned)
             fabric = make_fabric(planned.config)
@@ -134,10 +135,10 @@ def train(
             folder = RunFolder.create(out, overwrite=overwrite)
         with folder.locked():
             folder.clear_leftovers()
-            return _Run(folder, planned, fabric, reporter).train(resume)
+            return Training(folder, planned, fabric, reporter).train(resume)
 
 
-class _Run:
+class Training:
     """The moving parts of one run."""
 
     def __init__(self, folder: RunFolder, planned: Plan, fabric: Fabric, reporter: Reporter) -> None:
@@ -145,10 +146,16 @@ class _Run:
         self.folder, self.plan, self.fabric, self.reporter = folder, planned, fabric, reporter
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
+        looks = settings.epochs * (config.epoch_samples or len(dataset.train))
+        compiled = config.compile if config.compile is not None else looks >= WORTH
+        compiled = compiled and can_compile(fabric.device)
+        views = CompiledViews(dataset.views) if compiled else dataset.views
         for member in range(planned.learner.networks_needed):
             network = self._fresh(member)
             if len(dataset.input_shape) == 3:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            if compiled:
+                compile_network(network)
             network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
             self.networks.append(network)
             self.optimizers.append(optimizer)
@@ -156,7 +163,7 @@ class _Run:
         fields = planned.learner.fields(settings, dataset.num_classes)
         self.memory = SampleMemory(len(dataset.train), fields, self.fabric.device)
         self.learner: Learner = planned.learner(
-            settings, self.networks, dataset.views, dataset.num_classes, self.memory, planned.controller
+            settings, self.networks, views, dataset.num_classes, self.memory, planned.controller
         )
         self.loop = EngineLoop(
             self.fabric,
@@ -164,7 +171,7 @@ class _Run:
             self.optimizers,
             dataset.train,
             dataset.test,
-            dataset.views,
+            views,
             config.seed,
             planned.trace,
             self.learner.pseudo,
@@ -173,6 +180,7 @@ class _Run:
             epoch_samples=config.epoch_samples,
             keeps=self.learner.keeps,
             fresh=lambda member, number: self._fresh(member, number).state_dict(),
+            capture=config.capture,
         )
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
@@ -193,6 +201,7 @@ class _Run:
             return planned.learner.extend(planned.settings, network, planned.dataset.views.plain(sample))
 
     def train(self, resume: bool) -> Trained:
+        """Train to the end, from the beginning or from the state on disk."""
         epochs = self.plan.settings.epochs
         done = self._restore() if resume else 0
         if not resume:
@@ -202,7 +211,7 @@ class _Run:
         board = TensorBoard(self.folder.tensorboard) if self.plan.config.tensorboard else None
         try:
             for epoch in range(done, epochs):
-                record = self._epoch(epoch)
+                record = self.epoch(epoch)
                 self.metrics.append(record)
                 self.folder.append_metrics(record)
                 if board is not None:
@@ -248,7 +257,8 @@ class _Run:
         left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
         return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"
 
-    def _epoch(self, epoch: int) -> dict[str, Any]:
+    def epoch(self, epoch: int) -> dict[str, Any]:
+        """Train and test one epoch; return its record."""
         started = time.perf_counter()
         loop, train, test = self.loop, self.plan.dataset.train, self.plan.dataset.test
         for optimizer in self.optimizers:

@@ -1,0 +1,70 @@
+"""Networks and views through torch's compiler, for long runs on a GPU: fewer and larger kernels.
+
+Shapes of a run are fixed, so each is compiled for itself; the first epochs pay for it, about a minute in all, and what
+is compiled is kept on disk for the next run. Where there is no Triton or no C compiler, nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labeltrace.data import Views
+from labeltrace.data.draws import Draws
+
+WORTH = 1_000_000  # samples a run looks at from which its compilation pays off (twenty epochs of CIFAR)
+SHAPES = 64  # variants of a network that may be compiled: batch sizes × train or eval × with or without gradient
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether there is a compiler for this device; says why not, once."""
+    if device.type != "cuda":
+        return False
+    from torch.utils._triton import has_triton
+
+    missing = [] if has_triton() else ["Triton"]
+    missing += [] if any(map(shutil.which, ("cc", "gcc", "clang"))) else ["a C compiler"]
+    if missing:
+        warnings.warn(f"networks are not compiled, which is slower: {' and '.join(missing)} not found", stacklevel=2)
+    return not missing
+
+
+def compile_network(network: nn.Module) -> None:
+    """Compile a network in place; its parameters and their names stay."""
+    from torch._dynamo import config
+
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # torch < 2.7
+    setattr(config, name, max(SHAPES, getattr(config, name)))
+    config.suppress_errors = True  # what cannot be compiled runs as it is
+    network.compile(dynamic=False)
+
+
+class CompiledViews:
+    """The same views, compiled."""
+
+    def __init__(self, views: Views) -> None:
+        def weak(inputs: Tensor, keys: Tensor, reflect: bool) -> Tensor:
+            return views.weak(inputs, Draws(keys), reflect=reflect)
+
+        def strong(inputs: Tensor, keys: Tensor, policy: str | None) -> Tensor:
+            return views.strong(inputs, Draws(keys), policy)
+
+        self.plain: Callable[[Tensor], Tensor] = _compiled(views.plain)
+        self._weak, self._strong = _compiled(weak), _compiled(strong)
+
+    def weak(self, inputs: Tensor, draws: Draws, *, reflect: bool = False) -> Tensor:
+        """See `labeltrace.data.Views`."""
+        return self._weak(inputs, draws.keys, reflect)
+
+    def strong(self, inputs: Tensor, draws: Draws, policy: str | None = None) -> Tensor:
+        """See `labeltrace.data.Views`."""
+        return self._strong(inputs, draws.keys, policy)
+
+
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=False)
