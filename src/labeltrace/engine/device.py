@@ -31,6 +31,8 @@ def make_fabric(config: RunConfig) -> Fabric:
         raise InputError(f"precision: {precision!r}, expected auto, fp32 or bf16")
     if precision == "auto":
         precision = "bf16" if name == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    if name == "cuda":  # shapes are fixed, so the fastest algorithm of each is looked for once
+        torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
     return Fabric(
         accelerator=name,
         devices=[int(number)] if number and name == "cuda" else 1,
