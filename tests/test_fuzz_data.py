@@ -45,7 +45,7 @@ from fuzz import (
 )
 from labeltrace.audit import read_samples
 from labeltrace.audit.samples import class_names
-from outcome import check_run, command, settled
+from ending import check_run, command, settled
 
 TRAIN = ["train", "--learner", "cross_entropy", "--epochs", "1", "--device", "cpu", "--workers", "0"]
 QUICK = [*TRAIN, "--set", "settings.batch_size=4", "--out", "run"]

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from labeltrace.commands import bench, data
+from labeltrace.commands import bench, data, labels
+from labeltrace.commands.audit import audit
 from labeltrace.commands.console import complain, console
 from labeltrace.commands.demo import demo
+from labeltrace.commands.diagnose import diagnose
 from labeltrace.commands.list import list_
 from labeltrace.commands.noise import noise
 from labeltrace.commands.train import train
@@ -83,7 +85,10 @@ def _root(
 
 app.command()(demo)
 app.command()(train)
+app.command()(audit)
+app.add_typer(labels.app, name="labels")
 app.command()(noise)
+app.command()(diagnose)
 app.command("list")(list_)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

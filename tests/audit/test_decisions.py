@@ -1,5 +1,7 @@
 """Keep, relabel or review: the rule, as a table and against a slow loop."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -22,7 +24,7 @@ RULE = {
 
 def decision(observed, suggested, label, suggestion, **thresholds):
     columns = torch.tensor([observed]), torch.tensor([suggested]), torch.tensor([label]), torch.tensor([suggestion])
-    (answer,) = decide(*columns, **thresholds)
+    (answer,) = decide(*columns, **thresholds).to_pylist()
     return answer
 
 
@@ -57,7 +59,7 @@ def test_other_thresholds_can_be_given():
 
 def test_no_sample_no_decision():
     nothing = torch.tensor([])
-    assert list(decide(nothing.long(), nothing.long(), nothing, nothing)) == []
+    assert decide(nothing.long(), nothing.long(), nothing, nothing).to_pylist() == []
 
 
 UNIT = st.floats(0, 1, width=32)
@@ -77,19 +79,26 @@ def test_equals_a_slow_loop(samples):
     # 0.9 is no float32 number: the loop compares as the tensors do.
     columns = [torch.tensor(column) for column in zip(*samples, strict=True)]
     columns = [c.double() if c.is_floating_point() else c for c in columns]
-    assert list(decide(*columns)) == expected
+    assert decide(*columns).to_pylist() == expected
 
 
 @given(SAMPLES, st.permutations(range(4)))
 def test_names_of_classes_do_not_count(samples, renamed):
     observed, suggested, label, suggestion = map(torch.tensor, zip(*samples, strict=True))
     names = torch.tensor(renamed)
-    assert decide(observed, suggested, label, suggestion) == decide(
-        names[observed], names[suggested], label, suggestion
-    )
+    renumbered = decide(names[observed], names[suggested], label, suggestion)
+    assert decide(observed, suggested, label, suggestion).equals(renumbered)
 
 
 @given(SAMPLES)
 def test_a_sample_is_decided_by_itself(samples):
     together = decide(*map(torch.tensor, zip(*samples, strict=True)))
-    assert list(together) == [decision(*sample) for sample in samples]
+    assert together.to_pylist() == [decision(*sample) for sample in samples]
+
+
+def test_numbers_of_any_kind_are_taken():
+    rows = [0, 0, 0, 1], [0, 1, 1, 0], [0.1, 0.9, 0.1, 0.4], [0.6, 0.6, 0.99, 0.6]
+    expected = ["keep", "keep", "relabel", "review"]
+    for kind in (list, np.array, torch.tensor):
+        assert decide(*map(kind, rows)).to_pylist() == expected
+    assert decide(*map(np.array, rows)).type == pa.string()

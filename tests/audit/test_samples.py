@@ -154,6 +154,19 @@ def test_suggestions_are_those_of_the_networks_after_training(traced):
     assert column(table, "agreement").tolist() == (votes[0].argmax(1) == votes[1].argmax(1)).tolist()
 
 
+def test_what_the_networks_think_of_the_label(traced):
+    """Probability of the observed class and cross-entropy, each a mean over the networks."""
+    trained, table = traced
+    data = trained.plan.dataset
+    with torch.no_grad():
+        votes = [network.eval()(data.views.plain(data.train.inputs)).logits.softmax(1) for network in trained.networks]
+    own = [[float(vote[i, label]) for i, label in enumerate(data.train.labels.tolist())] for vote in votes]
+    expected = [sum(pair) / 2 for pair in zip(*own, strict=True)]
+    assert column(table, "observed_probability") == pytest.approx(expected, abs=1e-5)
+    losses = [-(math.log(one) + math.log(two)) / 2 for one, two in zip(*own, strict=True)]
+    assert column(table, "loss") == pytest.approx(losses, abs=1e-4)
+
+
 def test_the_coupled_mix_gives_what_the_label_loses(tmp_path):
     _, table = table_of(tmp_path / "run", toy.blobs(), controller="coupled")
     assert column(table, "a") == pytest.approx(column(table, "clean"), abs=1e-6)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from labeltrace.commands.console import LONGEST, one_line
 from labeltrace.engine import load_config
-from outcome import check_refusal, command, settled
+from ending import check_refusal, command, settled
 
 TRAIN = ["train", "--learner", "cross_entropy", "--epochs", "1", "--device", "cpu", "--workers", "0"]
 

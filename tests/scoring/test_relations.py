@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltrace.scoring import relation_drift, relation_matrix, structure_confidence
+from labeltrace.scoring import relation_drift, relation_matrix, relations, structure_confidence
 from labeltrace.scoring.relations import grouped_drift
 
 
@@ -172,3 +172,16 @@ def test_compiles_whole():
         return structure_confidence(relation_drift(stages, 5), 5.0)
 
     assert torch.allclose(torch.compile(confidence, fullgraph=True)(*layers), confidence(*layers), atol=1e-5)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 11), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_hosts_way_to_the_nearest_is_the_devices(seed, k, coarse):
+    g = torch.Generator().manual_seed(seed)
+    others = torch.randn(3, 12, 12, generator=g)
+    others = (others.round() if coarse else others).masked_fill(torch.eye(12, dtype=torch.bool), -torch.inf)
+    host = relations._nearest(others, k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relations, "looks_free", lambda values: False)
+        device = relations._nearest(others, k)
+    assert torch.equal(host, device) and (host.sum(2) == k).all()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from torch import Tensor
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
 
 KEEP, RELABEL, REVIEW = "keep", "relabel", "review"
 DECISIONS = (KEEP, RELABEL, REVIEW)
@@ -14,14 +14,14 @@ TRUST_SUGGESTION = 0.9  # confidence from which a replacement is taken: the high
 
 
 def decide(
-    observed: Tensor,
-    suggested: Tensor,
-    label_trust: Tensor,
-    suggestion_trust: Tensor,
+    observed: ArrayLike,
+    suggested: ArrayLike,
+    label_trust: ArrayLike,
+    suggestion_trust: ArrayLike,
     *,
     trust_label: float = TRUST_LABEL,
     trust_suggestion: float = TRUST_SUGGESTION,
-) -> Sequence[str]:
+) -> pa.StringArray:
     """Return the decision for each sample; the rule and its reasons stand in docs/decisions.md.
 
     - the model suggests the observed class: `keep`;
@@ -30,27 +30,19 @@ def decide(
     - neither or both are trusted, and they differ: `review`.
 
     Args:
-        observed: [N] observed classes.
+        observed: [N] observed classes; arrays or tensors on the CPU, as all that follow.
         suggested: [N] classes the model proposes.
         label_trust: [N] observed-label reliability.
         suggestion_trust: [N] confidence of the suggestion.
         trust_label: from where a label counts as trusted.
         trust_suggestion: from where a suggestion counts as trusted.
 
-    >>> import torch
-    >>> decide(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 1, 1, 1]), torch.tensor([0.1, 0.9, 0.1, 0.1]),
-    ...        torch.tensor([0.6, 0.6, 0.99, 0.6]))
+    >>> decide([0, 0, 0, 0], [0, 1, 1, 1], [0.1, 0.9, 0.1, 0.1], [0.6, 0.6, 0.99, 0.6]).to_pylist()
     ['keep', 'keep', 'relabel', 'review']
     """
-    same = (observed == suggested).tolist()
-    label = (label_trust >= trust_label).tolist()
-    suggestion = (suggestion_trust >= trust_suggestion).tolist()
-    answers = []
-    for agrees, holds, replaces in zip(same, label, suggestion, strict=True):
-        if agrees or (holds and not replaces):
-            answers.append(KEEP)
-        elif replaces and not holds:
-            answers.append(RELABEL)
-        else:
-            answers.append(REVIEW)
-    return answers
+    agrees = np.asarray(observed) == np.asarray(suggested)
+    holds = np.asarray(label_trust) >= trust_label
+    replaces = np.asarray(suggestion_trust) >= trust_suggestion
+    # places in DECISIONS: where exactly one side is trusted it decides, else a person does
+    code = np.where(agrees | (holds & ~replaces), 0, np.where(replaces & ~holds, 1, 2)).astype(np.int8)
+    return pa.DictionaryArray.from_arrays(code, list(DECISIONS)).cast(pa.string())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch import Tensor
 
-from labeltrace.audit.decisions import KEEP, decide
+from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION, decide
+from labeltrace.data import Split
 from labeltrace.engine import Trained
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
@@ -20,6 +22,7 @@ from labeltrace.files import write_atomically
 COLUMNS = (
     "index", "id", "observed", "suggested", "clean", "structure", "agreement", "observed_reliability",
     "pseudo_reliability", "a", "b", "weight", "decision", "truth", "confidence", "drift",
+    "observed_probability", "loss",
 )  # fmt: skip
 
 
@@ -28,14 +31,15 @@ def samples_table(trained: Trained) -> pa.Table:
 
     Scores are those of a last pass after training: plain view, eval mode, posteriors and structure confidence averaged
     over the networks; reliabilities, a, b and weight (mean 1 over the set) are what the run's controller says of them.
-    `confidence` is max_c of the pseudo target; `drift` is the first network's.
+    `confidence` is max_c of the pseudo target, `observed_probability` what the networks on average give the observed
+    class, `loss` their mean cross-entropy with it; `drift` is the first network's.
     """
     train, classes = trained.plan.dataset.train, trained.plan.dataset.classes
     judged, scores = trained.judgement, trained.judgement.scores
     observed, suggested = train.labels, judged.suggested.cpu()
     columns: dict[str, pa.Array] = {
-        "index": pa.array(range(len(train)), pa.int64()),
-        "id": pa.array([train.id_of(i) for i in range(len(train))], pa.string()),
+        "index": pa.array(np.arange(len(train))),
+        "id": _ids(train),
         "observed": pa.array(observed.numpy(), pa.int32()),
         "suggested": pa.array(suggested.numpy(), pa.int32()),
         "clean": _numbers(judged.clean),
@@ -46,11 +50,11 @@ def samples_table(trained: Trained) -> pa.Table:
         "a": _numbers(judged.a),
         "b": _numbers(judged.b),
         "weight": _numbers(judged.weight),
-        "decision": pa.array(
-            decide(observed, suggested, judged.observed_reliability.cpu(), judged.confidence.cpu()), pa.string()
-        ),
+        "decision": decide(observed, suggested, judged.observed_reliability.cpu(), judged.confidence.cpu()),
         "confidence": _numbers(judged.confidence),
         "drift": _numbers(None if scores.drift is None else scores.drift[0], len(train)),
+        "observed_probability": _numbers((-scores.loss.double()).exp().mean(0)),
+        "loss": _numbers(scores.loss.mean(0)),
     }
     if train.truth is not None:
         columns["truth"] = pa.array(train.truth.numpy(), pa.int32())
@@ -76,7 +80,10 @@ def read_samples(path: Path) -> pa.Table:
 
 def class_names(table: pa.Table) -> list[str]:
     """Return the names of the classes, from the table's schema."""
-    names: list[str] = json.loads(table.schema.metadata[b"labeltrace.classes"])
+    metadata = table.schema.metadata or {}
+    if b"labeltrace.classes" not in metadata:
+        raise InputError("not a samples table: it does not name its classes (labeltrace.classes in the schema)")
+    names: list[str] = json.loads(metadata[b"labeltrace.classes"])
     return names
 
 
@@ -95,30 +102,33 @@ def cleanlab_view(table: pa.Table) -> pa.Table:
     )
 
 
-def detection(table: pa.Table) -> dict[str, float]:
-    """Return how well wrong labels were found, for a table with known truth.
+def decided(
+    table: pa.Table, *, trust_label: float = TRUST_LABEL, trust_suggestion: float = TRUST_SUGGESTION
+) -> pa.Table:
+    """Return the table with every sample decided anew by other thresholds; see `decide`."""
+    sources = (values(table, name) for name in ("observed", "suggested", "observed_reliability", "confidence"))
+    again = decide(*sources, trust_label=trust_label, trust_suggestion=trust_suggestion)
+    return table.set_column(table.column_names.index("decision"), "decision", again)
 
-    `precision` and `recall` are of the samples not to be kept (relabel and review together); `suggestion_accuracy` is
-    how often the suggested class is the true one over all samples, `relabel_accuracy` over those marked relabel.
+
+def values(table: pa.Table, name: str) -> Any:
+    """Return a column as a numpy array [N].
+
+    Raises:
+        InputError: the table has no such column.
     """
-    known = table.filter(pc.greater_equal(table["truth"], 0))
-    wrong = pc.not_equal(known["observed"], known["truth"]).to_numpy()
-    found = pc.not_equal(known["decision"], KEEP).to_numpy()
-    right = pc.equal(known["suggested"], known["truth"]).to_numpy()
-    relabel = pc.equal(known["decision"], "relabel").to_numpy()
-    return {
-        "precision": _share(wrong[found]),
-        "recall": _share(found[wrong]),
-        "suggestion_accuracy": _share(right),
-        "relabel_accuracy": _share(right[relabel]),
-    }
+    if name not in table.column_names:
+        raise InputError(f"the samples table has no column {name!r}; train the run again to have it")
+    return table[name].to_numpy()
 
 
-def _share(flags: object) -> float:
-    return float(flags.mean()) if len(flags) else math.nan  # type: ignore[attr-defined, arg-type]
+def _ids(train: Split) -> pa.Array:
+    if train.ids is None:
+        return pa.array(np.arange(len(train))).cast(pa.string())
+    return pa.array(iter(train.ids), pa.string(), size=len(train))
 
 
-def _numbers(values: Tensor | None, count: int = 0) -> pa.Array:
-    if values is None:
+def _numbers(tensor: Tensor | None, count: int = 0) -> pa.Array:
+    if tensor is None:
         return pa.nulls(count, pa.float32())
-    return pa.array(values.detach().float().cpu().numpy(), pa.float32())
+    return pa.array(tensor.detach().float().cpu().numpy(), pa.float32())

@@ -49,6 +49,7 @@ def pictures(samples: int, tests: int, classes: int = 10, seed: int = 0) -> Data
         return Split(images, torch.where(flipped, (truth + shift) % classes, truth))
 
     train = split(samples, 0.5)
+    assert isinstance(train.inputs, torch.Tensor)
     names = tuple(map(str, range(classes)))
     return Dataset("synthetic", train, split(tests, 0.0), names, ImageViews.from_images(train.inputs))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -65,3 +66,89 @@ def data(
         table.add_row(f"{record['files']:,}", WAYS[record["way"]], f"{speed:,.0f}", usual, most, factor)
     console.print(table)
     console.print(f"{size} JPEG, {processes} workers, best of {repeats} passes")
+
+
+@app.command()
+def growth(
+    samples: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="How many samples; once for each size. 1e4, 1e5, 1e6 and 1e7 if none is given."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """What grows with the training set: time and memory of scores, mixture fit, sample memory and samples table.
+
+    Example: labeltrace bench growth --samples 1e4 --samples 1e6
+    """
+    from labeltrace.bench.growth import FEWEST, SIZES, bench_growth, tables
+
+    sizes = [_count(text, FEWEST) for text in samples] if samples else list(SIZES)
+    _measure(lambda note: bench_growth(sizes, note), tables, out, as_json)
+
+
+@app.command()
+def cpu(
+    learner: Annotated[list[str] | None, typer.Option(help="Once for each learner; all if none is given.")] = None,
+    epochs: Annotated[int, typer.Option(min=2, help="Of a run on digits; its second half counts.")] = 6,
+    batches: Annotated[int, typer.Option(min=1, help="Of an epoch of ResNet-18.")] = 6,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each; they take turns, the median counts.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Training on the cores at hand: an epoch of digits for every learner, and our loop beside a plain PyTorch loop.
+
+    Example: labeltrace bench cpu --learner rolr --repeats 3
+    """
+    from labeltrace.bench.cpu import bench_cpu, tables
+    from labeltrace.learners import learners
+
+    names = list(learner or learners)
+    for name in names:
+        learners[name]  # an unknown one is refused before anything is measured
+    _measure(lambda note: bench_cpu(names, epochs, repeats, batches, note), tables, out, as_json)
+
+
+def _count(text: str, fewest: int) -> int:
+    """Return a number of samples, which may be written as 1e6."""
+    try:
+        value = float(text)
+        if value >= fewest and value == int(value):
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise InputError(f"--samples {text!r}: expected a whole number of {fewest} or more, e.g. 10000 or 1e6")
+
+
+def _measure(
+    work: Callable[[Callable[[int, int, str], None]], dict[str, Any]],
+    tables: Callable[[dict[str, Any]], dict[str, tuple[list[str], list[list[str]]]]],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure with a bar, add the environment, then write, and print tables or JSON."""
+    from labeltrace.bench.environment import environment, write_result
+    from labeltrace.progress import Bars
+
+    with Bars(talk_console(as_json)) as bars:
+        result = work(lambda done, total, what: bars.show("measuring", total, done, what, unit="measurements"))
+    result["environment"] = environment()
+    if out is not None:
+        write_result(result, out)
+    if as_json:
+        print_json(result)
+        return
+    for title, (head, rows) in tables(result).items():
+        console.print(title)
+        table = Table(box=None, padding=(0, 2))
+        for number, name in enumerate(head):
+            table.add_column(name, justify="left" if number == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        console.print()
+    console.print(f"{result['threads']} threads")

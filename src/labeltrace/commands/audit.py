@@ -1,0 +1,279 @@
+"""labeltrace audit."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from labeltrace.audit.estimate import NoiseEstimate
+    from labeltrace.audit.summary import ClassSummary
+    from labeltrace.audit.thresholds import Chosen
+
+SHOWN = 10  # rows of the queue that are printed
+MOST_CLASSES = 20  # that are printed, those with most wrong labels
+PRECISION = 0.95  # that --checked asks of relabels when nothing is said
+SORTS = ("worst", "index")
+MEASURES = {
+    "precision": "wrong labels found: precision",
+    "recall": "wrong labels found: recall",
+    "auroc": "ranking: AUROC",
+    "average_precision": "ranking: average precision",
+    "suggestion_accuracy": "suggestions right",
+    "relabel_accuracy": "suggestions right, of relabel",
+    "ece_label": "ECE of the label's reliability",
+    "ece_suggestion": "ECE of the suggestion's reliability",
+}
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run, or its samples.parquet.")],
+    out: Annotated[Path | None, typer.Option(help="Write the queue: .csv, .parquet or .jsonl.")] = None,
+    sort: Annotated[str, typer.Option(help="Order of the queue: worst (first) or index.")] = "worst",
+    score: Annotated[
+        str | None,
+        typer.Option(
+            help="Ranking that says what is worst: probability (default), loss, margin, disagreement, transition, "
+            "posterior, reliability, posterior+margin, reliability+margin."
+        ),
+    ] = None,
+    decision: Annotated[str | None, typer.Option(help="Only keep, relabel or review.")] = None,
+    class_: Annotated[str | None, typer.Option("--class", help="Only samples labelled as this class.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Rows of the queue (default: all; 10 are printed).")] = None,
+    trust_label: Annotated[
+        float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.5).")
+    ] = None,
+    trust_suggestion: Annotated[
+        float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")
+    ] = None,
+    checked: Annotated[
+        Path | None,
+        typer.Option(help="Choose both thresholds from samples you have checked: a table with columns id, correct."),
+    ] = None,
+    precision: Annotated[
+        float | None, typer.Option(help="With --checked: share of relabels that must be right (default 0.95).")
+    ] = None,
+    diff: Annotated[
+        Path | None, typer.Option(help="Write the relabels of the queue as a label diff, .csv (id, from, to, why).")
+    ] = None,
+    matrix: Annotated[
+        Path | None, typer.Option(help="Write the estimated transition matrix (true → observed), .csv.")
+    ] = None,
+    cleanlab: Annotated[
+        Path | None, typer.Option(help="Write all samples in their order under cleanlab's names of columns.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary and the queue's head as JSON.")] = False,
+) -> None:
+    """Summarise what a run says of its labels: noise, classes, and a queue of samples with the worst first.
+
+    Example: labeltrace audit runs/photos --decision review --out review.csv
+
+    Example: labeltrace audit runs/photos --checked checked.csv --precision 0.98 --diff labels.diff.csv
+    """
+    from labeltrace.audit import cleanlab_view, decided, measure, read_samples
+    from labeltrace.audit.checked import thresholds_from
+    from labeltrace.audit.decisions import DECISIONS, TRUST_LABEL, TRUST_SUGGESTION
+    from labeltrace.audit.diff import label_diff
+    from labeltrace.audit.estimate import estimate_noise
+    from labeltrace.audit.export import check_file, queue, write_table
+    from labeltrace.audit.ranking import DEFAULT, rankings
+    from labeltrace.audit.summary import class_summaries, decision_counts
+
+    for flag, path, suffixes in (("--out", out, None), ("--cleanlab", cleanlab, None), ("--diff", diff, (".csv",)),
+                                 ("--matrix", matrix, (".csv",))):  # fmt: skip
+        if path is not None:
+            check_file(path, flag, *(() if suffixes is None else (suffixes,)))
+    _check_choice("--sort", sort, SORTS)
+    if decision is not None:
+        _check_choice("--decision", decision, DECISIONS)
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit {limit}: expected 1 or more")
+    _check_thresholds(trust_label, trust_suggestion, checked, precision)
+    ranked_by = score or DEFAULT
+    rank = rankings[ranked_by]
+
+    with talk_console(as_json).status(f"auditing {run}"):
+        table = read_samples(run)
+        chosen = None
+        if checked is not None:
+            chosen = thresholds_from(checked, table, PRECISION if precision is None else precision)
+            trust_label, trust_suggestion = chosen.trust_label, chosen.trust_suggestion
+        if trust_label is not None or trust_suggestion is not None:
+            trust_label = TRUST_LABEL if trust_label is None else trust_label
+            trust_suggestion = TRUST_SUGGESTION if trust_suggestion is None else trust_suggestion
+            table = decided(table, trust_label=trust_label, trust_suggestion=trust_suggestion)
+        estimate = estimate_noise(table)
+        rows = _selected(queue(table, rank(table)), decision, class_, sort, limit)
+        counts, classes = decision_counts(table), class_summaries(table, estimate)
+        measures = measure(table, ranked_by) if "truth" in table.column_names else None
+
+    written = []
+    with talk_console(as_json).status("writing"):
+        if out is not None:
+            write_table(rows, out)
+            written.append(str(out))
+        if cleanlab is not None:
+            write_table(cleanlab_view(table), cleanlab)
+            written.append(str(cleanlab))
+        if diff is not None:
+            changes = label_diff(rows)
+            changes.write(diff)
+            written.append(f"{diff}  {len(changes):,} labels; labeltrace labels apply DATA --diff {diff} --out NEW")
+        if matrix is not None:
+            _write_matrix(matrix, estimate, [row.name for row in classes])
+            written.append(str(matrix))
+    head = rows.slice(0, SHOWN if limit is None else limit)
+    if as_json:
+        print_json(
+            {
+                "run": str(run),
+                "samples": table.num_rows,
+                "decisions": counts,
+                "noise_rate": estimate.rate,
+                "ranking": ranked_by,
+                "thresholds": None if trust_label is None else [trust_label, trust_suggestion],
+                "checked": None if chosen is None else _chosen_json(chosen),
+                "measures": measures,
+                "classes": [asdict(row) for row in classes],
+                "selected": rows.num_rows,
+                "queue": head.to_pylist(),
+                "files": [str(path) for path in (out, cleanlab, diff, matrix) if path is not None],
+            }
+        )
+        return
+    shares = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    console.print(f"{table.num_rows:,} samples: {shares}", soft_wrap=True)
+    console.print(f"about {100 * estimate.rate:.1f} % of the labels are wrong (estimated)", soft_wrap=True)
+    if chosen is not None:
+        for line in _chosen_lines(chosen):
+            console.print(line, soft_wrap=True)
+    console.print(_class_table(classes))
+    if len(classes) > MOST_CLASSES:
+        console.print(f"… {len(classes) - MOST_CLASSES:,} more classes (--json lists all)")
+    if measures is not None:
+        console.print("against the known truth")
+        for name, words in MEASURES.items():
+            console.print(f"  {words:<36} {_figure(measures[name])}", soft_wrap=True)
+    console.print(_queue_table(head))
+    if rows.num_rows > head.num_rows:
+        console.print(f"… {rows.num_rows - head.num_rows:,} more (--out FILE writes all)", soft_wrap=True)
+    for line in written:
+        console.print(line, soft_wrap=True)
+
+
+def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"{flag} {value!r}: {nearest(value, known)}")
+
+
+def _check_thresholds(
+    trust_label: float | None, trust_suggestion: float | None, checked: Path | None, precision: float | None
+) -> None:
+    for flag, value in (("--trust-label", trust_label), ("--trust-suggestion", trust_suggestion)):
+        if value is not None and not value >= 0:
+            raise InputError(f"{flag} {value:g}: expected a number from 0 to 1 (more than 1: never trusted)")
+        if value is not None and checked is not None:
+            raise InputError(f"{flag} and --checked: the checked samples choose the thresholds; give one of the two")
+    if precision is not None and checked is None:
+        raise InputError("--precision is given without --checked, the samples that it is measured on")
+
+
+def _selected(whole: Any, decision: str | None, class_: str | None, sort: str, limit: int | None) -> Any:
+    """Return the rows of the queue that were asked for, in the order that was asked for."""
+    import pyarrow.compute as pc
+
+    from labeltrace.audit.checked import class_number
+    from labeltrace.audit.ranking import worst_first
+    from labeltrace.audit.samples import class_names
+
+    rows = whole
+    if decision is not None:
+        rows = rows.filter(pc.equal(rows["decision"], decision))
+    if class_ is not None:
+        number = class_number(class_, class_names(whole), "--class")
+        rows = rows.filter(pc.equal(rows["observed"], number))
+    if sort == "worst":
+        rows = rows.take(worst_first(rows["score"].to_numpy())[:limit])
+    return rows if limit is None else rows.slice(0, limit)
+
+
+def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None:
+    from labeltrace.files import write_atomically
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["true", *names])
+            for name, row in zip(names, estimate.transition, strict=True):
+                writer.writerow([name, *(f"{share:.6g}" for share in row)])
+
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise InputError(f"--matrix {path}: {error.strerror or error}") from None
+
+
+def _class_table(classes: list[ClassSummary]) -> Table:
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for heading in ("labelled", "samples", "wrong (est.)", "relabel", "review"):
+        table.add_column(heading, justify="left" if heading == "labelled" else "right")
+    table.add_column("suggested instead")
+    for row in sorted(classes, key=lambda row: -row.wrong)[:MOST_CLASSES] if len(classes) > MOST_CLASSES else classes:
+        instead = "–" if row.replacement is None else f"{row.replacement} ({row.replaced:,})"
+        table.add_row(row.name, f"{row.samples:,}", f"{row.wrong:,.0f}", f"{row.relabel:,}", f"{row.review:,}", instead)
+    return table
+
+
+def _queue_table(head: Any) -> Table:
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for heading in ("id", "label", "suggested"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("label trust", "confidence", "score"):
+        table.add_column(heading, justify="right")
+    table.add_column("decision")
+    for row in head.to_pylist():
+        numbers = (f"{row[name]:.3f}" for name in ("observed_reliability", "confidence", "score"))
+        table.add_row(row["id"], row["observed_class"], row["suggested_class"], *numbers, row["decision"])
+    return table
+
+
+def _chosen_lines(chosen: Chosen) -> list[str]:
+    from labeltrace.audit.thresholds import needed
+
+    wanted = f"{100 * chosen.wanted:g} %"
+    lines = [
+        f"chosen from the checked samples: --trust-label {chosen.trust_label:.9g} "
+        f"--trust-suggestion {chosen.trust_suggestion:.9g}"
+    ]
+    for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep)):
+        low, high = share.interval
+        right = f"{share.right:,} of {share.count:,} right ({_figure(share.precision)})"
+        lines.append(f"  {name:<7} {right}, 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
+    lines.append(f"  review  {chosen.review:,}")
+    if not chosen.keeps_reach:
+        lines.append(f"  kept labels do not reach {wanted} under any thresholds; these come closest")
+    if not chosen.is_sure:
+        more = f"; {needed(chosen.wanted):,} checked relabels, all right, would be" if chosen.wanted < 1 else ""
+        lines.append(f"  the checked set is too small to be sure of {wanted}{more}")
+    return lines
+
+
+def _chosen_json(chosen: Chosen) -> dict[str, Any]:
+    shares = {
+        name: {**asdict(share), "precision": share.precision, "interval": share.interval}
+        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep))
+    }
+    return {**asdict(chosen), **shares, "sure": chosen.is_sure, "keeps_reach": chosen.keeps_reach}
+
+
+def _figure(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100 * share:.2f} %"

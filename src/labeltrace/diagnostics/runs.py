@@ -1,0 +1,311 @@
+"""The measurements on run folders: networks from checkpoints, data from the run's config, verdicts from its table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from labeltrace.audit import class_names, read_samples
+from labeltrace.data import Dataset, Split
+from labeltrace.data.feed import Feed
+from labeltrace.data.noise.kinds import label_hash
+from labeltrace.diagnostics.cka import linear_cka
+from labeltrace.diagnostics.gradients import BATCH, BATCHES, gradient_figures
+from labeltrace.diagnostics.probe import linear_probe
+from labeltrace.diagnostics.prototypes import prototype_attraction
+from labeltrace.diagnostics.reliability import Row, Verdicts, verdicts
+from labeltrace.diagnostics.separation import fisher_ratio
+from labeltrace.diagnostics.stages import accuracy, pooled, stage_features, stage_names
+from labeltrace.diagnostics.strata import drift_strata
+from labeltrace.diagnostics.surgery import Surgery, surgery
+from labeltrace.diagnostics.values import mean
+from labeltrace.engine import Plan, Reporter, RunFolder, load_config, plan
+from labeltrace.engine.checkpoint import read_checkpoint
+from labeltrace.engine.device import make_fabric
+from labeltrace.errors import InputError, nearest
+from labeltrace.files import is_file
+from labeltrace.models import check_pooling
+from labeltrace.scoring import score
+
+FORWARD = 256  # samples of a forward
+SCORES = ("observed_reliability", "clean")
+
+Progress = Callable[[str, int, int], None]  # what is measured, steps done, steps in all
+
+
+class Run:
+    """A finished run; data and networks are loaded when they are asked for.
+
+    Args:
+        path: its folder.
+        dataset: for a run on data in memory.
+        make_network: for a run with a network of its own.
+        checkpoint: whose weights, "last", "best" or a checkpoint file of this run.
+        device: where networks run: auto, cpu, cuda or cuda:N.
+        reporter: hears of image files being read.
+
+    Raises:
+        InputError: no run there; data or a network that only Python can hand over.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        dataset: Dataset | None = None,
+        make_network: Callable[[], nn.Module] | None = None,
+        checkpoint: str = "last",
+        device: str = "auto",
+        reporter: Reporter | None = None,
+    ) -> None:
+        self.folder = RunFolder.open(path)
+        known = {"last": self.folder.last, "best": self.folder.best}
+        self.checkpoint = known.get(checkpoint, Path(checkpoint))
+        if checkpoint not in known and not is_file(self.checkpoint):
+            raise InputError(f"unknown checkpoint {checkpoint!r}: {nearest(checkpoint, known)}, or the name of a file")
+        self.config = load_config(self.folder.config, {"device": device})
+        self._given = dataset, make_network, reporter
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.path.resolve().name
+
+    @property
+    def method(self) -> str:
+        """Learner and controller, e.g. "rolr+trace"; the base method stands alone."""
+        return f"{self.config.learner}+trace" if self.config.controller == "trace" else self.config.learner
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The run resolved, with its dataset."""
+        dataset, make_network, reporter = self._given
+        planned = plan(self.config, dataset, make_network, reporter)
+        began = json.loads(self.folder.environment.read_text(encoding="utf-8"))["labels_sha256"]
+        if label_hash(planned.dataset.train.labels) != began:
+            raise InputError(f"{self.folder.path}: its data has other labels now than when it was trained")
+        return planned
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where its networks run."""
+        return make_fabric(self.config).device
+
+    @cached_property
+    def samples(self) -> pa.Table:
+        """The samples table."""
+        return read_samples(self.folder.path)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, from the table."""
+        return class_names(self.samples)
+
+    def column(self, name: str) -> Tensor:
+        """Return a column of numbers of the samples table [N]; NaN where a value is missing."""
+        if name not in self.samples.column_names:
+            raise InputError(f"{self.folder.samples}: no column {name!r}")
+        return torch.from_numpy(np.array(self.samples[name].to_numpy()))
+
+    @cached_property
+    def truth(self) -> Tensor:
+        """True classes [N], −1 where unknown.
+
+        Raises:
+            InputError: none is known.
+        """
+        if "truth" not in self.samples.column_names or not bool((self.column("truth") >= 0).any()):
+            raise InputError(f"{self.folder.path}: no true labels are known; this needs a run with known truth")
+        return self.column("truth")
+
+    def verdicts(self, score: str = "observed_reliability", truth: Tensor | None = None) -> Verdicts:
+        """Return what its table says of the samples of known truth; `truth` [N] takes the place of the table's own."""
+        if score not in SCORES:
+            raise InputError(f"unknown score {score!r}: {nearest(score, SCORES)}")
+        score_, confidence, suggested, observed = map(self.column, (score, "confidence", "suggested", "observed"))
+        return verdicts(score_, confidence, suggested, observed, self.truth if truth is None else truth)
+
+    def network(self, member: int = 0) -> nn.Module:
+        """Return a network of the checkpoint, on the device, in eval mode."""
+        if not self.checkpoint.exists():
+            raise InputError(f"{self.checkpoint}: no such checkpoint; the run has not come so far, or has no test set")
+        planned, state = self.plan, read_checkpoint(self.checkpoint)
+        like = planned.dataset.train.inputs
+        sample = torch.zeros((2, *like.shape[1:]), dtype=like.dtype if isinstance(like, Tensor) else torch.uint8)
+        with torch.random.fork_rng(devices=[]):
+            network = planned.make_network()
+            network = planned.learner.extend(planned.settings, network, planned.dataset.views.plain(sample))
+        try:
+            network.load_state_dict(state["networks"][member])
+        except (RuntimeError, IndexError) as error:
+            raise InputError(f"{self.checkpoint}: does not fit this run ({' '.join(str(error).split())})") from None
+        return network.to(self.device).eval()
+
+    @property
+    def train(self) -> Split:
+        """The training data, as the run had it."""
+        return self.plan.dataset.train
+
+    @property
+    def test(self) -> Split:
+        """The test data."""
+        if self.plan.dataset.test is None:
+            raise InputError(f"{self.folder.path}: the run has no test set, which this needs")
+        return self.plan.dataset.test
+
+    @property
+    def test_labels(self) -> Tensor:
+        """Labels of the test set, the true ones where they are known."""
+        return self.test.labels if self.test.truth is None else self.test.truth
+
+    def batches(self, split: Split, rows: list[Tensor] | None = None) -> Iterator[Tensor]:
+        """Yield inputs as a network takes them, without augmentation: in order, or those of each of `rows`."""
+        feed = Feed(split.inputs, self.device, self.plan.read.processes)
+        try:
+            order = list(torch.arange(len(split)).split(FORWARD)) if rows is None else rows
+            for batch in feed.batches([row.to(self.device) for row in order]):
+                yield self.plan.dataset.views.plain(batch)
+        finally:
+            feed.close()
+
+
+def gradient_batches(run: Run, count: int = BATCHES, size: int = BATCH) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield random training batches (inputs, observed, truth), drawn by the run's seed."""
+    split, truth = run.train, _train_truth(run)
+    rng = np.random.default_rng(run.config.seed)
+    rows = [
+        torch.from_numpy(np.sort(rng.choice(len(split), min(size, len(split)), replace=False))) for _ in range(count)
+    ]
+    for row, inputs in zip(rows, run.batches(split, rows), strict=True):
+        yield inputs, split.labels[row].to(run.device), truth[row].to(run.device)
+
+
+def depth_figures(
+    run: Run, *, batches: int = BATCHES, probe_labels: str = "true", progress: Progress | None = None
+) -> list[Row]:
+    """Return a row per stage: gradient sensitivity, P9, flip rate, gap, probe accuracy, Fisher ratio.
+
+    Prototypes are of the training set, the probe goes from there to the test set, the Fisher ratio is the test set's.
+
+    Args:
+        run: of known truth and with a test set.
+        batches: random training batches that gradients are taken of.
+        probe_labels: what the probe is fitted to, "true" or "observed" labels.
+        progress: told after each step.
+    """
+    if probe_labels not in ("true", "observed"):
+        raise InputError(f"unknown probe labels {probe_labels!r}: {nearest(probe_labels, ('true', 'observed'))}")
+    network, truth, observed, tested = run.network(), _train_truth(run), run.train.labels, run.test_labels
+    names, wrong = stage_names(network), mean((observed != truth)[truth >= 0])
+    tell = _teller(run.name, 3 + len(names), progress)
+    tell(0)
+    gradients = gradient_figures(network, gradient_batches(run, batches))
+    tell(1)
+    train = stage_features(network, run.batches(run.train))
+    tell(2)
+    test = stage_features(network, run.batches(run.test))
+    tell(3)
+    rows: list[Row] = []
+    labels = truth if probe_labels == "true" else observed
+    for number, name in enumerate(names):
+        attraction = prototype_attraction(train[number], observed, truth)
+        seen, unseen = train[number].to(run.device), test[number].to(run.device)
+        rows.append(
+            {
+                "run": run.name,
+                "model": str(run.config.model),
+                "wrong_labels": wrong,
+                "stage": name,
+                "gradient_sensitivity": gradients.sensitivity[name],
+                "gradient_projection": gradients.projection[name],
+                "gradient_orthogonal": gradients.orthogonal[name],
+                "n_batches": gradients.batches - gradients.skipped,
+                "flip_rate": attraction.flip,
+                "prototype_gap": attraction.gap,
+                "n_mislabelled": attraction.count,
+                "probe_accuracy": linear_probe(seen, labels.to(run.device), unseen, tested.to(run.device)),
+                "fisher_ratio": fisher_ratio(test[number], tested),
+                "n_test": len(tested),
+            }
+        )
+        tell(4 + number)
+    return rows
+
+
+def clean_figures(run: Run, clean: Run, progress: Progress | None = None) -> tuple[list[Row], Surgery]:
+    """Return CKA of each stage with a network trained on clean labels, and what surgery with it recovers.
+
+    Raises:
+        InputError: the two runs have other test sets or networks.
+    """
+    if len(run.test) != len(clean.test) or not torch.equal(run.test_labels, clean.test_labels):
+        raise InputError(f"{run.name} and {clean.name} were tested on different samples")
+    noisy, reference, labels = run.network(), clean.network().to(run.device), run.test_labels
+    tell = _teller(f"{run.name} beside {clean.name}", 2, progress)
+    tell(0)
+    pair = [stage_features(network, run.batches(run.test)) for network in (reference, noisy)]
+    tell(1)
+    rows: list[Row] = [
+        {"run": run.name, "clean_run": clean.name, "stage": name, "cka": linear_cka(x, y), "n_test": len(labels)}
+        for name, x, y in zip(stage_names(noisy), *pair, strict=True)
+    ]
+    operated = surgery(noisy, reference, lambda network: accuracy(network, run.batches(run.test), labels))
+    tell(2)
+    return rows, operated
+
+
+def strata_figures(run: Run, pooling: str | None = None) -> list[Row]:
+    """Return the drift strata of a run.
+
+    Args:
+        run: of known truth.
+        pooling: None takes posterior and drift from the samples table, the posterior being the mean of the networks';
+            "gap" or "flatten" scores the training set again with the first network alone, features pooled that way.
+    """
+    if pooling is None:
+        clean, drift, observed, truth = run.column("clean"), run.column("drift"), run.column("observed"), run.truth
+        if bool(drift.isnan().all()):
+            raise InputError(f"{run.folder.samples}: no relation drift; its network returns no stage features")
+    else:
+        clean, drift = score_again(run, pooling)
+        observed, truth = run.train.labels, _train_truth(run)
+    known = truth >= 0
+    return drift_strata(clean[known], drift[known], (observed == truth)[known])
+
+
+def score_again(run: Run, pooling: str = "gap") -> tuple[Tensor, Tensor]:
+    """Return loss posterior and relation drift [N] of the run's first network, from one pass in a random order."""
+    split, network = run.train, run.network()
+    settings = replace(run.plan.trace, pooling=check_pooling(pooling))
+    order = torch.from_numpy(np.random.default_rng(run.config.seed).permutation(len(split)))
+    rows = list(order.split(FORWARD))
+    loader = ((inputs, split.labels[row], row) for row, inputs in zip(rows, run.batches(split, rows), strict=True))
+    with pooled(network, pooling):
+        scores = score(network, loader, settings, seed=run.config.seed)
+    assert scores.drift is not None
+    return scores.clean.cpu(), scores.drift[0].cpu()
+
+
+def layer_mean(rows: list[Row], column: str) -> float:
+    """Return the unweighted mean of a column over the stages, leaving out stages that have no value."""
+    values = [float(row[column]) for row in rows if not math.isnan(float(row[column]))]
+    return sum(values) / len(values) if values else math.nan
+
+
+def _train_truth(run: Run) -> Tensor:
+    if run.train.truth is None or not bool((run.train.truth >= 0).any()):
+        raise InputError(f"{run.folder.path}: no true labels are known; this needs a run with known truth")
+    return run.train.truth
+
+
+def _teller(what: str, steps: int, progress: Progress | None) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(what, done, steps)

@@ -1,0 +1,154 @@
+"""`labeltrace.audit(X, y)`, and the audit of features in files."""
+
+import inspect
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import labeltrace
+from labeltrace.audit import class_names, detection, read_samples
+from labeltrace.data.own.numpy_files import load_npy
+from labeltrace.engine import RunFolder, load_config
+from labeltrace.errors import InputError
+from labeltrace.features import EPOCHS, audit_features, feature_recipe
+from labeltrace.learners import learners
+from labeltrace.models import build_model
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+FRUIT = np.array(["apple", "pear", "plum"])
+
+
+def clusters(rows=240, wrong=0.3, seed=0):
+    """Three clear clusters in six dimensions, labels of a share of them flipped; X, y, truth."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(rows) % 3
+    X = rng.normal(size=(rows, 6)).astype(np.float32)
+    X[np.arange(rows), truth] += 6
+    y = truth.copy()
+    flipped = rng.choice(rows, int(wrong * rows), replace=False)
+    y[flipped] = (y[flipped] + rng.integers(1, 3, len(flipped))) % 3
+    return X, y, truth
+
+
+@pytest.fixture
+def files(tmp_path):
+    X, y, _ = clusters()
+    np.save(tmp_path / "emb.npy", X.astype(np.float16))
+    lines = "".join(f"{word}\n" for word in FRUIT[y])
+    (tmp_path / "labels.csv").write_text("label\n" + lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_three_lines_find_the_wrong_labels():
+    X, y, truth = clusters()
+    report = labeltrace.audit(X, FRUIT[y], device="cpu")
+    doubted, wrong = np.asarray(report["decision"]) != "keep", y != truth
+    assert wrong.sum() == 72
+    assert doubted[wrong].mean() > 0.9 and wrong[doubted].mean() > 0.9  # chance: 0.3
+    assert (np.asarray(report["suggested"]) == FRUIT[truth]).mean() > 0.95
+
+
+def test_the_call_says_what_it_takes():
+    from labeltrace.auditing import audit
+
+    assert inspect.signature(labeltrace.audit) == inspect.signature(audit)
+    assert list(inspect.signature(audit).parameters)[:2] == ["X", "y"]
+
+
+@pytest.mark.parametrize("first", ["labeltrace.audit", "import labeltrace.runs"])
+def test_the_folder_can_be_called_whoever_imports_it_first(first):
+    code = f"""
+import json, labeltrace
+light = "labeltrace.audit" not in __import__("sys").modules
+{first}
+import labeltrace.audit as folder
+from labeltrace.audit import read_samples
+print(json.dumps([light, callable(labeltrace.audit), folder is labeltrace.audit, folder.read_samples is read_samples]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [True] * 4
+
+
+def test_names_that_are_not_there_are_refused():
+    with pytest.raises(AttributeError, match="has no attribute 'TraceClasifier'"):
+        labeltrace.TraceClasifier  # noqa: B018
+
+
+@pytest.mark.parametrize("learner", list(learners))
+def test_the_recipe_fits_every_learner(learner):
+    for rows in (2, 1_000, 30_000, 30_001, 10**7):
+        recipe = feature_recipe(rows, learner)
+        assert set(recipe) == {"epochs", "settings"}
+        learners[learner].settings_type(**recipe["settings"])  # no name that it does not have
+
+
+def test_the_recipe_grows_with_the_rows():
+    rows = [10, 150, 1_500, 2_000, 20_000, 10**5, 10**6, 10**7]
+    recipes = [feature_recipe(n) for n in rows]
+    batches = [recipe["settings"]["batch_size"] for recipe in recipes]
+    assert batches == sorted(batches) and batches[0] == 16 and batches[-1] == 1024
+    assert [recipe["epochs"] for recipe in recipes] == sorted((recipe["epochs"] for recipe in recipes), reverse=True)
+    for n, batch in zip(rows, batches, strict=True):
+        assert n / batch <= 64 or batch == 1024
+    assert EPOCHS[-1][1] >= 4  # one of warm-up, and TRACE at full strength for one
+
+
+def test_a_file_of_embeddings_becomes_a_run(files):
+    table = audit_features(files / "emb.npy", files / "labels.csv", files / "run", device="cpu", epochs=6)
+    _, y, truth = clusters()
+    assert class_names(table) == FRUIT.tolist()
+    assert table["observed"].to_pylist() == y.tolist()
+    assert read_samples(files / "run").equals(table)
+    figures = detection(table.append_column("truth", [truth.astype(np.int32)]))
+    assert figures["recall"] > 0.85 and figures["precision"] > 0.85
+    # The run can be repeated from its folder: the data is a path, not an array in memory.
+    config = load_config(RunFolder.open(files / "run").config, {})
+    assert config.data == str(files / "emb.npy") and config.read == {"labels": str(files / "labels.csv")}
+    assert (config.epochs, config.settings["batch_size"], config.model) == (6, 16, "mlp")
+
+
+def test_labels_may_stand_in_the_features_own_file(tmp_path):
+    X, y, _ = clusters(60)
+    np.savez(tmp_path / "data.npz", features=X, labels=FRUIT[y])
+    table = audit_features(tmp_path / "data.npz", None, tmp_path / "run", device="cpu", epochs=1)
+    assert table.num_rows == 60 and class_names(table) == FRUIT.tolist()
+
+
+def test_what_cannot_be_audited_is_refused_and_nothing_is_written(files):
+    out = files / "run"
+    with pytest.raises(InputError, match="no such file"):
+        audit_features(files / "nothing.npy", files / "labels.csv", out)
+    with pytest.raises(InputError, match="carries no labels; pass --labels"):
+        audit_features(files / "emb.npy", None, out)
+    with pytest.raises(InputError, match=r"240 rows, but .* has 3 labels"):
+        (files / "short.txt").write_text("a\nb\na\n", encoding="utf-8")
+        audit_features(files / "emb.npy", files / "short.txt", out)
+    with pytest.raises(InputError, match=r"expected features \[N, D\]"):
+        np.save(files / "images.npy", np.zeros((240, 8, 8, 3), np.uint8))
+        audit_features(files / "images.npy", files / "labels.csv", out)
+    with pytest.raises(InputError, match="did you mean 'rolr'"):
+        audit_features(files / "emb.npy", files / "labels.csv", out, learner="rollr")
+    assert not out.exists()
+    audit_features(files / "emb.npy", files / "labels.csv", out, device="cpu", epochs=1)
+    with pytest.raises(InputError, match="holds a run"):
+        audit_features(files / "emb.npy", files / "labels.csv", out, device="cpu", epochs=1)
+
+
+def test_the_input_is_the_shallowest_stage(files):
+    """So that drift begins where the encoder, which never saw the labels, has left off."""
+    import torch
+
+    network = build_model("mlp", num_classes=3, input_shape=(6,))
+    rows = torch.from_numpy(np.array(load_npy(files / "emb.npy")[:4], np.float32))
+    assert torch.equal(network(rows).features[0], rows)
+
+
+def test_the_example_in_three_lines(capsys):
+    found, right = runpy.run_path(str(EXAMPLES / "audit_features.py"))["main"](4)
+    assert found > 0.85 and right > 0.9  # eight in ten of the given labels are right
+    assert "labels are doubtful" in capsys.readouterr().out
