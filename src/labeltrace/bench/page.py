@@ -12,13 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labeltrace.bench import cpu, growth
+from labeltrace.bench import cpu, gpu, growth
 from labeltrace.files import write_atomically
 
 Tables = dict[str, tuple[list[str], list[list[str]]]]  # title → head and rows
 
 #: measurement → its tables; the file is results/bench_<name>.json, the command labeltrace bench <name>
-MEASUREMENTS: dict[str, Callable[[dict[str, Any]], Tables]] = {"growth": growth.tables, "cpu": cpu.tables}
+MEASUREMENTS: dict[str, Callable[[dict[str, Any]], Tables]] = {
+    "gpu": gpu.tables,
+    "growth": growth.tables,
+    "cpu": cpu.tables,
+}
 PLACE = re.compile(r"(<!-- bench_(\w+)\.json -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from labeltrace.commands.console import console, print_json, talk_console
-from labeltrace.errors import InputError
+from labeltrace.errors import InputError, nearest
 
 app = typer.Typer(
     help="Measure this package on the machine at hand.",
@@ -111,6 +111,38 @@ def cpu(
     for name in names:
         learners[name]  # an unknown one is refused before anything is measured
     _measure(lambda note: bench_cpu(names, epochs, repeats, batches, note), tables, out, as_json)
+
+
+@app.command()
+def gpu(
+    learner: Annotated[
+        list[str] | None, typer.Option(help="Once for each learner; dividemix and rolr if none is given.")
+    ] = None,
+    way: Annotated[
+        list[str] | None, typer.Option(help="How steps run: plain, captured or compiled; all if none is given.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Epochs that count; the median is taken.")] = 3,
+    samples: Annotated[str, typer.Option(metavar="N", help="Of the synthetic training set.")] = "50000",
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """An epoch on the GPU, steps plain, captured and compiled, as published and with TRACE, beside the device's floor.
+
+    Example: labeltrace bench gpu --learner disc --way captured
+    """
+    from labeltrace.bench.gpu import WAYS, bench_gpu, tables
+    from labeltrace.learners import learners
+
+    names, ways = list(learner or ["dividemix", "rolr"]), list(way or WAYS)
+    for name in names:
+        learners[name]  # an unknown one is refused before anything is measured
+    for name in ways:
+        if name not in WAYS:
+            raise InputError(f"--way {name!r}: {nearest(name, WAYS)}")
+    count = _count(samples, 1000)
+    _measure(lambda note: bench_gpu(names, ways, repeats, count, note), tables, out, as_json)
 
 
 def _count(text: str, fewest: int) -> int:
