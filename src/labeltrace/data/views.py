@@ -122,7 +122,7 @@ class ImageViews:
             raise InputError(f"images is empty, {list(images.shape)}; expected at least one image")
         # Sums of integers below 2^53: exact in float64, so the chunks leave no trace.
         total = torch.zeros(2, images.shape[1], dtype=torch.float64, device=images.device)
-        for part in images.split(max(1, _CHUNK // images[0].numel())):
+        for part in _parts(images):
             levels = part.double()
             total += torch.stack([levels.sum((0, 2, 3)), levels.square().sum((0, 2, 3))])
         mean, square = total / (images.numel() // images.shape[1])
@@ -212,7 +212,9 @@ class FeatureViews:
         _check_features(features)
         if len(features) == 0:
             raise InputError(f"features is empty, {list(features.shape)}; expected at least one row")
-        std, mean = torch.std_mean(features.double(), dim=0, correction=0)
+        mean = sum(part.double().sum(0) for part in _parts(features)) / len(features)
+        square = sum((part.double() - mean).square().sum(0) for part in _parts(features))
+        std = (square / len(features)).sqrt()
         # Of a constant feature the mean, and so the deviation, may be off by a rounding error.
         std = torch.where(features.amin(0) == features.amax(0), 1.0, std)
         return cls(mean.float(), std.float())
@@ -325,6 +327,11 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
     pixels -= per_channel([255 * value for value in mean], pixels)
     pixels *= per_channel([1 / (255 * value) for value in std], pixels)
     return pixels
+
+
+def _parts(inputs: Tensor) -> Sequence[Tensor]:
+    """The inputs in pieces that can be held in float64."""
+    return inputs.split(max(1, _CHUNK // inputs[0].numel()))
 
 
 def _check_features(features: Tensor) -> None:

@@ -1,0 +1,173 @@
+"""Finding wrong labels: one run of labeltrace beside cleanlab's recommended use, on the same labels and network.
+
+Run: pip install 'labeltrace[compare]'
+     python benchmarks/against_cleanlab.py digits
+     python benchmarks/against_cleanlab.py cifar10n-worst --root DATA --subset 10000 --epochs 60 --model resnet18
+Writes results/cleanlab_<data>.json (every run) and .md (the table). cleanlab gets `CleanLearning` with five folds around
+the same network, trained by cross-entropy with the same recipe and epochs; its flags, its ranking (`label_quality`)
+and its suggestion (`predicted_label`) are taken as they come. From labeltrace come the decisions other than keep, the
+queue's ranking, and the suggested class. Seconds are of the whole audit; they include no reading of data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import Tensor
+
+from labeltrace.audit import average_precision, measure
+from labeltrace.bench.environment import environment, write_result
+from labeltrace.data import Dataset, add_noise, load_dataset
+from labeltrace.engine import RunConfig
+from labeltrace.progress import Bars
+from labeltrace.runs import run
+from labeltrace.sklearn import TraceClassifier
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+NOISES = {"symmetric": 0.4, "pair": 0.3, "instance": 0.4}
+WAYS = {
+    "labeltrace, rolr+trace": {"learner": "rolr", "controller": "trace"},
+    "labeltrace, rolr": {"learner": "rolr", "controller": "coupled"},
+    "cleanlab, 5 folds": None,
+}
+COLUMNS = {
+    "average_precision": "average precision",
+    "precision": "flagged: precision",
+    "recall": "recall",
+    "suggestion_accuracy": "suggested right, all",
+    "suggestion_accuracy_wrong": "of wrong labels",
+    "seconds": "seconds",
+}
+
+
+def main() -> None:
+    """Run every way on every noise and seed, then write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="dataset by name; one that brings its own wrong labels gets no noise")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--subset", type=int)
+    parser.add_argument("--model")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    clean = load_dataset(arguments.data, arguments.root)
+    noises: dict[str, float] = {} if _has_wrong(clean) else NOISES
+    todo = [(noise, seed, way) for noise in noises or ["its own"] for seed in arguments.seeds for way in WAYS]
+    records = []
+    with Bars(Console(stderr=True)) as bars:
+        for number, (noise, seed, way) in enumerate(todo):
+            bars.show("audits", len(todo), number, f"{noise}, seed {seed}, {way}", unit="audits")
+            data = clean if arguments.subset is None else clean.subset(arguments.subset, seed)
+            if noises:
+                data, _ = add_noise(data, noise, noises[noise], seed)
+            asked = {"model": arguments.model, "epochs": arguments.epochs, "seed": seed}
+            began = time.perf_counter()
+            found = ours(data, {**asked, **WAYS[way]}) if WAYS[way] else theirs(data, asked)
+            seconds = round(time.perf_counter() - began, 1)
+            records.append({"noise": noise, "seed": seed, "way": way, **found, "seconds": seconds})
+        bars.show("audits", len(todo), len(todo), "done", unit="audits")
+    words = [
+        f"--{name} {getattr(arguments, name)}" for name in ("subset", "epochs", "model") if getattr(arguments, name)
+    ]
+    result = {
+        "command": " ".join(["python benchmarks/against_cleanlab.py", arguments.data, *words]),
+        "seeds": arguments.seeds,
+        "samples": len(data.train),
+        "versions": {"cleanlab": _version("cleanlab")},
+        "runs": records,
+        "environment": environment(),
+    }
+    stem = RESULTS / f"cleanlab_{arguments.data}"
+    write_result(result, stem.with_suffix(".json"))
+    stem.with_suffix(".md").write_text(page(result), encoding="utf-8")
+    print(page(result))
+
+
+def ours(data: Dataset, asked: dict[str, Any]) -> dict[str, float]:
+    """One run, its decisions, ranking and suggestions."""
+    config = RunConfig.model_validate({**asked, "checkpoint_seconds": 1e6})
+    with tempfile.TemporaryDirectory() as folder:
+        table = run(config, Path(folder) / "run", dataset=data)[1]
+    found = measure(table)
+    columns = {name: table[name].to_numpy() for name in ("observed", "suggested", "truth")}
+    wrong = columns["observed"] != columns["truth"]
+    right = columns["suggested"] == columns["truth"]
+    keys = ("average_precision", "precision", "recall", "suggestion_accuracy")
+    return {name: found[name] for name in keys} | {"suggestion_accuracy_wrong": float(right[wrong].mean())}
+
+
+def theirs(data: Dataset, asked: dict[str, Any]) -> dict[str, float]:
+    """CleanLearning with out-of-fold probabilities of the same network."""
+    from cleanlab.classification import CleanLearning
+
+    images, labels, truth = data.train.inputs, data.train.labels.numpy(), data.train.truth
+    assert isinstance(images, Tensor) and truth is not None
+    network = TraceClassifier(
+        "cross_entropy",
+        None,
+        model=asked["model"],
+        epochs=asked["epochs"],
+        random_state=asked["seed"],
+        flip=_flips(data),
+    )
+    issues = CleanLearning(network, seed=asked["seed"], cv_n_folds=5).find_label_issues(images.numpy(), labels)
+    wrong, flagged = labels != truth.numpy(), issues["is_label_issue"].to_numpy()
+    right = issues["predicted_label"].to_numpy() == truth.numpy()
+    return {
+        "average_precision": average_precision(1 - issues["label_quality"].to_numpy(), wrong),
+        "precision": float(wrong[flagged].mean()) if flagged.any() else float("nan"),
+        "recall": float(flagged[wrong].mean()),
+        "suggestion_accuracy": float(right.mean()),
+        "suggestion_accuracy_wrong": float(right[wrong].mean()),
+    }
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return the results as Markdown: mean ± standard deviation over the seeds, in per cent, and seconds."""
+    where = result["environment"]
+    lines = [
+        f"# Beside cleanlab: {result['command'].split()[2]}",
+        "",
+        f"`{result['command']}` on {where['date']}: {result['samples']:,} samples, "
+        f"seeds {', '.join(map(str, result['seeds']))}, {where['device']}, {where['cores']} cores, "
+        f"torch {where['torch']}, cleanlab {result['versions']['cleanlab']}.",
+        "",
+        "| noise | | " + " | ".join(COLUMNS.values()) + " |",
+        "|---|---" + "|--:" * len(COLUMNS) + "|",
+    ]
+    for noise, way in dict.fromkeys((record["noise"], record["way"]) for record in result["runs"]):
+        mine = [record for record in result["runs"] if (record["noise"], record["way"]) == (noise, way)]
+        cells = []
+        for key in COLUMNS:
+            scale = 1 if key == "seconds" else 100
+            values = [scale * record[key] for record in mine if record[key] is not None]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}")
+        lines.append(f"| {noise} | {way} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _has_wrong(data: Dataset) -> bool:
+    return data.train.truth is not None and bool((data.train.truth != data.train.labels).any())
+
+
+def _flips(data: Dataset) -> bool:
+    return bool(getattr(data.views, "flip", True))
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import version
+
+    return version(name)
+
+
+if __name__ == "__main__":
+    main()
