@@ -3,9 +3,9 @@
 Run: pip install 'labeltrace[compare]'
      python benchmarks/against_cleanlab.py digits
      python benchmarks/against_cleanlab.py cifar10n-worst --root DATA --subset 10000 --epochs 60 --model resnet18
-Writes results/cleanlab_<data>.json (every run) and .md (the table). cleanlab gets `CleanLearning` with five folds around
-the same network, trained by cross-entropy with the same recipe and epochs; its flags, its ranking (`label_quality`)
-and its suggestion (`predicted_label`) are taken as they come. From labeltrace come the decisions other than keep, the
+Writes results/cleanlab_<data>.json (every run) and .md (the table). cleanlab gets `CleanLearning`, five folds, on the
+same network, trained by cross-entropy with the same recipe and epochs; its flags, its ranking (`label_quality`) and
+its suggestion (`predicted_label`) are taken as they come. From labeltrace come the decisions other than keep, the
 queue's ranking, and the suggested class. Seconds are of the whole audit; they include no reading of data.
 """
 

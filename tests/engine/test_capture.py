@@ -7,8 +7,11 @@ import torch
 import torch.nn.functional as F
 
 import toy
-from labeltrace.engine import Reporter, train
+from labeltrace.data import ImageViews
+from labeltrace.data.draws import Draws
+from labeltrace.engine import Reporter, plan, train
 from labeltrace.engine.capture import PLAIN, Recorder
+from labeltrace.engine.compiled import CompiledViews
 from labeltrace.engine.device import make_fabric
 from labeltrace.engine.loop import EngineLoop
 from labeltrace.learners import Outcome, learners
@@ -63,8 +66,6 @@ def loop_of(data, **options):
     network, optimizer = fabric.setup(network, torch.optim.SGD(network.parameters(), lr=0.0))
     parts = data.train, data.test, data.views
     trace = toy.config(trace=TRACE)
-    from labeltrace.engine import plan
-
     loop = EngineLoop(
         fabric, [network], [optimizer], *parts, 0, plan(trace, data).trace, mean_prediction, Reporter(), **options
     )
@@ -121,3 +122,28 @@ def test_the_flag_switches_recording_off():
     loop.recorder.active = True
     loop.train(step, members=[0], batch_size=8, label="again")
     assert len(calls) == 24 + PLAIN + 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("policy", [None, "disc", "autoaugment"])
+def test_compiled_views_are_the_same_views(policy):
+    images = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8, device="cuda")
+    views, draws = ImageViews.from_images(images), Draws.at(torch.arange(64, device="cuda"), 3)
+    compiled = CompiledViews(views)
+    assert torch.allclose(compiled.plain(images), views.plain(images), atol=1e-6)
+    assert torch.allclose(compiled.weak(images, draws), views.weak(images, draws), atol=1e-6)
+    assert torch.allclose(compiled.strong(images, draws, policy), views.strong(images, draws, policy), atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_compiled_run_ends_where_a_plain_one_does(tmp_path, precision):
+    data = toy.pictures(count=192)
+    asked = {"controller": "trace", "trace": TRACE, "settings": SETTINGS, "device": "cuda", "precision": precision}
+    ends = []
+    for way in ({"capture": False, "compile": False}, {"capture": True, "compile": True}):
+        config = toy.config("rolr", epochs=3, **asked, **way)
+        ends.append(train(config, tmp_path / str(way["compile"]), dataset=data))
+    plain, compiled = (end.judgement for end in ends)
+    assert float((plain.suggested == compiled.suggested).float().mean()) > 0.97
+    assert float((plain.confidence - compiled.confidence).abs().mean()) < 0.05

@@ -45,16 +45,19 @@ def compile_network(network: nn.Module) -> None:
 
 
 class CompiledViews:
-    """The same views, compiled."""
+    """The same views, compiled; images come channels-last, as the networks hold them."""
 
     def __init__(self, views: Views) -> None:
+        def plain(inputs: Tensor) -> Tensor:
+            return _channels_last(views.plain(inputs))
+
         def weak(inputs: Tensor, keys: Tensor, reflect: bool) -> Tensor:
-            return views.weak(inputs, Draws(keys), reflect=reflect)
+            return _channels_last(views.weak(inputs, Draws(keys), reflect=reflect))
 
         def strong(inputs: Tensor, keys: Tensor, policy: str | None) -> Tensor:
-            return views.strong(inputs, Draws(keys), policy)
+            return _channels_last(views.strong(inputs, Draws(keys), policy))
 
-        self.plain: Callable[[Tensor], Tensor] = _compiled(views.plain)
+        self.plain: Callable[[Tensor], Tensor] = _compiled(plain)
         self._weak, self._strong = _compiled(weak), _compiled(strong)
 
     def weak(self, inputs: Tensor, draws: Draws, *, reflect: bool = False) -> Tensor:
@@ -64,6 +67,10 @@ class CompiledViews:
     def strong(self, inputs: Tensor, draws: Draws, policy: str | None = None) -> Tensor:
         """See `labeltrace.data.Views`."""
         return self._strong(inputs, draws.keys, policy)
+
+
+def _channels_last(inputs: Tensor) -> Tensor:
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
 
 
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Any]:
