@@ -195,3 +195,13 @@ def test_nan_never_reaches_the_file(tmp_path):
 def test_finite_leaves_other_values_alone():
     value = {"a": 1, "b": "NaN", "c": None, "d": True, "e": [0.5, {"f": -1.5}]}
     assert finite(value) == value
+
+
+def test_decisions_of_people_are_never_overwritten(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    run.config.write_text("data: digits\n", encoding="utf-8")
+    run.environment.write_text("{}", encoding="utf-8")
+    run.review.write_bytes(b"")
+    with pytest.raises(InputError, match="decisions of people"):
+        RunFolder.create(tmp_path / "run", overwrite=True)
+    assert run.review.exists()

@@ -19,7 +19,7 @@ from labeltrace.files import is_file, write_atomically
 class RunFolder:
     """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json.
 
-    Besides, where there is something to put in them: noise.npz, bad_images.csv, tensorboard/.
+    Besides, where there is something to put in them: noise.npz, bad_images.csv, tensorboard/, report.html, review.sqlite.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,6 +31,8 @@ class RunFolder:
         self.noise = path / "noise.npz"
         self.bad_images = path / "bad_images.csv"
         self.tensorboard = path / "tensorboard"
+        self.report = path / "report.html"
+        self.review = path / "review.sqlite"
         self.lock = path / ".labeltrace.lock"
         self.last = path / "checkpoints" / "last.ckpt"
         self.best = path / "checkpoints" / "best.ckpt"
@@ -53,6 +55,8 @@ class RunFolder:
         except UnicodeEncodeError:
             raise InputError(f"{path}: the name is not UTF-8; choose another --out") from None
         if taken:
+            if folder.review.exists():
+                raise InputError(f"{path}: holds decisions of people ({folder.review.name}); choose another --out")
             if not folder._is_run():
                 raise InputError(f"{path}: not empty and not a run; choose another --out")
             if folder.config.exists() and not overwrite:
@@ -134,9 +138,13 @@ class RunFolder:
                 break
         return records
 
+    def read_metrics_of(self, epochs: int) -> list[dict[str, Any]]:
+        """Return the lines of the first `epochs` epochs."""
+        return [record for record in self.read_metrics() if record["epoch"] < epochs]
+
     def keep_metrics(self, epochs: int) -> list[dict[str, Any]]:
         """Drop the lines of epochs that a resumed run will train again; return the rest."""
-        kept = [record for record in self.read_metrics() if record["epoch"] < epochs]
+        kept = self.read_metrics_of(epochs)
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
         write_atomically(self.metrics, lambda path: path.write_text(text, encoding="utf-8"))
         return kept

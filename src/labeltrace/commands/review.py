@@ -1,0 +1,95 @@
+"""labeltrace review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.errors import InputError
+
+
+def review(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    export: Annotated[
+        Path | None, typer.Option(help="Serve nothing; write the label diff with your decisions, .csv.")
+    ] = None,
+    only_reviewed: Annotated[
+        bool, typer.Option("--only-reviewed", help="With --export: leave out what only the run has decided.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
+    host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    device: Annotated[str, typer.Option(help="For similar samples: auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address, or what was written, as JSON.")] = False,
+) -> None:
+    """Decide the queue on a local page: keep, relabel, choose, skip. Every decision is kept at once in the run folder.
+
+    The page is for this machine only, at the address that is printed; Ctrl-C ends it, and the same command goes on.
+
+    Example: labeltrace review runs/photos --open
+
+    Example: labeltrace review runs/photos --export labels.diff.csv
+    """
+    if export is not None:
+        _export(run, export, only_reviewed, as_json)
+        return
+    if only_reviewed:
+        raise InputError("--only-reviewed is given without --export, the file it is about")
+
+    from labeltrace.diagnostics.runs import Run
+    from labeltrace.progress import Bars
+    from labeltrace.review import ReviewServer
+
+    talk = talk_console(as_json)
+    with Bars(talk) as bars:
+        server = ReviewServer(Run(run, device=device, reporter=bars), host=host, port=port)
+
+    def ready() -> None:
+        if as_json:
+            print_json({"run": str(run), "address": server.address, "decisions": str(server.store.path)})
+        else:
+            console.print(f"{run}: {len(server.store.decisions()):,} decided so far. Open\n", soft_wrap=True)
+            console.print(f"  {server.address}\n", soft_wrap=True)
+            console.print(f"Decisions go to {server.store.path} at once; Ctrl-C ends.", soft_wrap=True)
+        console.file.flush()  # for who reads the address through a pipe
+        if open_:
+            import threading
+            import webbrowser
+
+            threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()  # it may not return
+
+    server.serve(ready)
+    talk.print(f"ended; labeltrace review {run} --export labels.diff.csv writes the decisions", soft_wrap=True)
+
+
+def _export(run: Path, export: Path, only_reviewed: bool, as_json: bool) -> None:
+    from labeltrace.audit import read_samples
+    from labeltrace.audit.export import check_file
+    from labeltrace.engine import RunFolder
+    from labeltrace.review.merge import reviewed_diff
+    from labeltrace.review.store import KEEP, RELABEL, SKIP, Store
+
+    check_file(export, "--export", (".csv",))
+    table, file = read_samples(RunFolder.open(run).path), RunFolder.open(run).review
+    decisions = []
+    if file.exists():  # else nobody has decided anything, and an export leaves no file behind that says so
+        store = Store(file, table)
+        decisions = store.decisions()
+        store.close()
+    elif only_reviewed:
+        raise InputError(f"{run}: nobody has decided anything yet; labeltrace review {run} opens the page")
+    diff = reviewed_diff(table, decisions, only_reviewed=only_reviewed)
+    diff.write(export)
+    counts = {action: sum(event.action == action for event in decisions) for action in (KEEP, RELABEL, SKIP)}
+    if as_json:
+        print_json({"run": str(run), "file": str(export), "labels": len(diff), "reviewed": counts})
+        return
+    people = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    machine = len(diff) - counts[RELABEL]
+    console.print(f"reviewed: {people}; {machine:,} more labels by the run itself", soft_wrap=True)
+    console.print(
+        f"{export}  {len(diff):,} labels; labeltrace labels apply DATA --diff {export} --out NEW", soft_wrap=True
+    )
