@@ -212,8 +212,8 @@ class FeatureViews:
         _check_features(features)
         if len(features) == 0:
             raise InputError(f"features is empty, {list(features.shape)}; expected at least one row")
-        mean = sum(part.double().sum(0) for part in _parts(features)) / len(features)
-        square = sum((part.double() - mean).square().sum(0) for part in _parts(features))
+        mean = torch.stack([part.double().sum(0) for part in _parts(features)]).sum(0) / len(features)
+        square = torch.stack([(part.double() - mean).square().sum(0) for part in _parts(features)]).sum(0)
         std = (square / len(features)).sqrt()
         # Of a constant feature the mean, and so the deviation, may be off by a rounding error.
         std = torch.where(features.amin(0) == features.amax(0), 1.0, std)
