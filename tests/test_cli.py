@@ -348,7 +348,7 @@ def test_the_demo_leaves_four_runs_and_a_picture(command, tmp_path):
     code, out, err = command("demo", "--epochs", "2", "--jobs", "2", "--out", folder)
     assert code == 0, err
     names = ["cross-entropy", "rolr", "rolr+trace", "rolr+trace-no-structure"]
-    assert {path.name for path in folder.iterdir()} == {*names, "samples.png"}
+    assert {path.name for path in folder.iterdir()} == {*names, "samples.png", "report.html"}
     with Image.open(folder / "samples.png") as picture:
         picture.load()
         assert min(picture.size) > 500

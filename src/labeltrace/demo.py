@@ -10,8 +10,9 @@ from rich import box
 from rich.table import Table
 
 from labeltrace.audit import read_samples
+from labeltrace.diagnostics.runs import Run
 from labeltrace.engine import RunConfig, RunFolder, load_config, plan
-from labeltrace.report import draw_gallery
+from labeltrace.report import draw_gallery, write_report
 from labeltrace.runs import figures
 from labeltrace.validation import build
 
@@ -41,6 +42,13 @@ def draw_demo(out: Path) -> Path:
     picture = out / "samples.png"
     draw_gallery(read_samples(folder), split, picture, f"digits with wrong labels, as {SHOWN} sees them")
     return picture
+
+
+def report_demo(out: Path) -> Path:
+    """Write the report of the four runs side by side; return its path."""
+    file = out / "report.html"
+    write_report([Run(out / name) for name in RUNS], file)
+    return file
 
 
 def demo_figures(out: Path) -> dict[str, dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from labeltrace.commands.console import console, file_names, print_json, talk_co
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the four runs and the picture.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the four runs, a picture and the report.")] = Path("runs/demo"),
     rate: Annotated[float, typer.Option(help="Share of training labels made wrong.")] = 0.4,
     seed: Annotated[int, typer.Option(help="Of the noise, the networks and everything drawn.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each run (default: the recipe's).")] = None,
@@ -36,7 +37,7 @@ def demo(
     talk.print(f"digits, {rate:.0%} of the training labels made wrong; four runs with the same labels and seed")
     with Bars(talk) as bars:
         run_all(configs, out, bars, jobs)
-    picture, found = the.draw_demo(out), the.demo_figures(out)
+    picture, found, file = the.draw_demo(out), the.demo_figures(out), the.report_demo(out)
     if as_json:
         print_json(found)
         return
@@ -47,3 +48,6 @@ def demo(
     console.print(f"  {picture}  a dozen samples: label, suggestion, a, b, keep / relabel / review", soft_wrap=True)
     for name in reversed(configs):
         console.print(f"  {out / name}/  {file_names(out / name)}", soft_wrap=True)
+    console.print(f"  {file}  the four runs side by side: open it in a browser", soft_wrap=True)
+    console.print(f"To decide yourself what the labels should be: labeltrace review {quote(str(out / the.SHOWN))}",
+                  soft_wrap=True)  # fmt: skip

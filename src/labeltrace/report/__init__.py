@@ -1,5 +1,6 @@
-"""Figures of a run."""
+"""Figures of a run, and the report."""
 
 from labeltrace.report.gallery import draw_gallery
+from labeltrace.report.html import write_report
 
-__all__ = ["draw_gallery"]
+__all__ = ["draw_gallery", "write_report"]

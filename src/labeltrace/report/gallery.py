@@ -14,16 +14,17 @@ from labeltrace.data import Split
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 
-#: how many of each a gallery of twelve shows, and their colours (Okabe and Ito's, safe for colour-blind readers)
-ROWS = ((RELABEL, 4, "#D55E00"), (REVIEW, 4, "#0072B2"), (KEEP, 4, "#009E73"))
+#: what a gallery shows, from the top, and in which colours (Okabe and Ito's, safe for colour-blind readers)
+COLOURS = {RELABEL: "#D55E00", REVIEW: "#0072B2", KEEP: "#009E73"}
+OF_EACH = 4
 
 
-def pick(table: pa.Table, seed: int = 0) -> list[int]:
-    """Return up to twelve rows of a samples table: four of each decision, or as many as there are, drawn by seed."""
-    decisions = np.asarray(table["decision"].to_pylist())
+def pick(table: pa.Table, seed: int = 0, count: int = OF_EACH) -> list[int]:
+    """Return rows of a samples table: `count` of each decision, or as many as there are, drawn by seed."""
+    decisions = table["decision"].to_numpy()
     rng = np.random.default_rng(seed)
     chosen: list[int] = []
-    for decision, count, _ in ROWS:
+    for decision in COLOURS:
         rows = np.flatnonzero(decisions == decision)
         chosen += sorted(rng.permutation(rows)[:count].tolist())
     return chosen
@@ -49,18 +50,17 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: in
     except ImportError:
         raise InputError("matplotlib is not installed: pip install 'labeltrace[plots]'") from None
     names, rows = class_names(table), pick(table, seed)
-    colours = {decision: colour for decision, _, colour in ROWS}
     figure = Figure(figsize=(9.6, 8.4), layout="constrained")
     figure.suptitle(title, fontsize=12, parse_math=False)
     axes = figure.subplots(3, 4, squeeze=False).ravel()
     for axis in axes:
         axis.axis("off")
     for axis, row in zip(axes, rows, strict=False):
-        _draw(axis, {name: table[name][row].as_py() for name in table.column_names}, split, row, names, colours)
+        _draw(axis, {name: table[name][row].as_py() for name in table.column_names}, split, row, names)
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=130))
 
 
-def _draw(axis: Any, sample: dict[str, Any], split: Split, row: int, names: list[str], colours: dict[str, str]) -> None:
+def _draw(axis: Any, sample: dict[str, Any], split: Split, row: int, names: list[str]) -> None:
     image = split.read([row])[0].permute(1, 2, 0).numpy()
     axis.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=255)
     lines = [
@@ -70,4 +70,4 @@ def _draw(axis: Any, sample: dict[str, Any], split: Split, row: int, names: list
     ]
     if sample.get("truth") is not None and sample["truth"] >= 0:
         lines[1] += f"   true {names[sample['truth']]}"
-    axis.set_title("\n".join(lines), fontsize=9, color=colours[sample["decision"]], parse_math=False)
+    axis.set_title("\n".join(lines), fontsize=9, color=COLOURS[sample["decision"]], parse_math=False)
