@@ -45,6 +45,7 @@ def diagnose(
     batches: Annotated[int, typer.Option(help="depth: batches of 128 that gradients are taken of.")] = 50,
     probe_labels: Annotated[str, typer.Option(help="depth: fit the probe to true or observed labels.")] = "true",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset now, where it has moved.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
@@ -77,7 +78,7 @@ def diagnose(
     with Bars(talk) as bars:
 
         def opened(path: Path) -> Run:
-            return Run(path, checkpoint=checkpoint, device=device, reporter=bars)
+            return Run(path, checkpoint=checkpoint, device=device, root=root, reporter=bars)
 
         request = Request(
             [opened(path) for path in runs], None if clean is None else opened(clean), labels, score, regime, tau, low,

@@ -34,7 +34,7 @@ def report(
         raise InputError(f"--out {target}: expected a name that ends in .html")
     with Bars(talk_console(as_json)) as bars:
         found = write_report(
-            [Run(path, reporter=bars) for path in runs], target, samples=samples, root=root,
+            [Run(path, root=root, reporter=bars) for path in runs], target, samples=samples,
             progress=lambda done, total: bars.show("report", total, done, "", unit="runs"),
         )  # fmt: skip
     if open_:

@@ -19,6 +19,7 @@ def review(
     only_reviewed: Annotated[
         bool, typer.Option("--only-reviewed", help="With --export: leave out what only the run has decided.")
     ] = False,
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset now, where it has moved.")] = None,
     port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
     host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
@@ -45,7 +46,7 @@ def review(
 
     talk = talk_console(as_json)
     with Bars(talk) as bars:
-        server = ReviewServer(Run(run, device=device, reporter=bars), host=host, port=port)
+        server = ReviewServer(Run(run, device=device, root=root, reporter=bars), host=host, port=port)
 
     def ready() -> None:
         if as_json:

@@ -51,6 +51,7 @@ class Run:
         make_network: for a run with a network of its own.
         checkpoint: whose weights, "last", "best" or a checkpoint file of this run.
         device: where networks run: auto, cpu, cuda or cuda:N.
+        root: folder that holds the dataset now, where it has moved.
         reporter: hears of image files being read.
 
     Raises:
@@ -65,6 +66,7 @@ class Run:
         make_network: Callable[[], nn.Module] | None = None,
         checkpoint: str = "last",
         device: str = "auto",
+        root: Path | None = None,
         reporter: Reporter | None = None,
     ) -> None:
         self.folder = RunFolder.open(path)
@@ -72,7 +74,8 @@ class Run:
         self.checkpoint = known.get(checkpoint, Path(checkpoint))
         if checkpoint not in known and not is_file(self.checkpoint):
             raise InputError(f"unknown checkpoint {checkpoint!r}: {nearest(checkpoint, known)}, or the name of a file")
-        self.config = load_config(self.folder.config, {"device": device})
+        moved = {} if root is None else {"root": root}
+        self.config = load_config(self.folder.config, {"device": device, **moved})
         self._given = dataset, make_network, reporter
 
     @property

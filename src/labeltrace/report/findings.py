@@ -87,7 +87,7 @@ class Findings:
         return f"{self.sign}  {self.name}" if self.sign else self.name
 
 
-def find(run: Run, name: str, sign: str = "", *, samples: int, root: Path | None = None) -> Findings:
+def find(run: Run, name: str, sign: str = "", *, samples: int) -> Findings:
     """Return what is to be said of a finished run.
 
     Args:
@@ -95,7 +95,6 @@ def find(run: Run, name: str, sign: str = "", *, samples: int, root: Path | None
         name: of the run in the report.
         sign: its letter.
         samples: cards of each decision.
-        root: folder that holds the dataset now; None for where it was.
 
     Raises:
         InputError: no samples table, or one that does not say enough.
@@ -125,7 +124,7 @@ def find(run: Run, name: str, sign: str = "", *, samples: int, root: Path | None
             bins, subsets, cells = _unknown(run, reliability)
     figures["seconds"] = sum(record.get("seconds") or 0.0 for record in history)
     count = len(run.classes)
-    cards, no_pictures = _cards(run, samples, root)
+    cards, no_pictures = _cards(run, samples)
     return Findings(
         name, sign, run.folder.path, _facts(run, history), run.folder.config.read_text(encoding="utf-8"), history,
         figures, decisions, int(known.sum()), bins, cells, pseudo, subsets,
@@ -153,15 +152,14 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [Path(*path[-length:]).as_posix() for path in parts]
 
 
-def training_data(run: Run, root: Path | None = None) -> Split:
+def training_data(run: Run) -> Split:
     """Return the training data of a run, where it still is as it was; no network is built or asked for.
 
     Raises:
         InputError: it is not there, or has changed.
     """
     here = copy.copy(run)
-    moved = {} if root is None else {"root": root}
-    here.config = run.config.model_copy(update={"model": None, "weights": None, **moved})
+    here.config = run.config.model_copy(update={"model": None, "weights": None})
     return here.train
 
 
@@ -210,11 +208,11 @@ def _shares(groups: Tensor, flags: Tensor, count: int) -> list[float]:
     return (torch.bincount(groups, weights=flags.double(), minlength=count) / sizes).tolist()
 
 
-def _cards(run: Run, samples: int, root: Path | None) -> tuple[list[Card], str | None]:
+def _cards(run: Run, samples: int) -> tuple[list[Card], str | None]:
     if not samples:
         return [], None
     try:
-        return draw_cards(run.samples, training_data(run, root), samples), None
+        return draw_cards(run.samples, training_data(run), samples), None
     except InputError as error:
         why = str(error)
     except (OSError, KeyError, ValueError) as error:  # the run's own files, or the data's, were tampered with

@@ -28,7 +28,6 @@ def write_report(
     out: Path,
     *,
     samples: int = SAMPLES,
-    root: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Findings]:
     """Write the report of finished runs to one HTML file, whole or not at all; return what it says.
@@ -37,7 +36,6 @@ def write_report(
         runs: one or more; one that was trained on data in memory shows pictures when it is given that data.
         out: the file.
         samples: cards of each decision in a gallery.
-        root: folder that holds the dataset now, where it has moved.
         progress: told how many of the runs are done.
 
     Raises:
@@ -54,7 +52,7 @@ def write_report(
     for number, (run, name) in enumerate(zip(runs, names_of(runs), strict=True)):
         if progress is not None:
             progress(number, len(runs))
-        found.append(find(run, name, _sign(number) if len(runs) > 1 else "", samples=samples, root=root))
+        found.append(find(run, name, _sign(number) if len(runs) > 1 else "", samples=samples))
     text = page(found)
     try:
         write_atomically(out, lambda path: path.write_bytes(text.encode("utf-8", "backslashreplace")))
