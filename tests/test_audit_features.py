@@ -12,6 +12,7 @@ import pytest
 
 import labeltrace
 from labeltrace.audit import class_names, detection, read_samples
+from labeltrace.cli import _main
 from labeltrace.data.own.numpy_files import load_npy
 from labeltrace.engine import RunFolder, load_config
 from labeltrace.errors import InputError
@@ -152,3 +153,21 @@ def test_the_example_in_three_lines(capsys):
     found, right = runpy.run_path(str(EXAMPLES / "audit_features.py"))["main"](4)
     assert found > 0.85 and right > 0.9  # eight in ten of the given labels are right
     assert "labels are doubtful" in capsys.readouterr().out
+
+
+def test_the_command_trains_and_audits_in_one_go(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    features, labels = files / "emb.npy", files / "labels.csv"
+    assert _main(["audit", "--features", str(features), "--labels", str(labels), "--out", "queue.csv", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    run = Path(found["run"])
+    assert read_samples(run).num_rows == found["samples"] == len(np.load(features))
+    assert Path("queue.csv").exists()
+    assert _main(["audit", "--features", str(features), "--labels", str(labels)]) == 2  # the run is there already
+    assert str(run) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--labels", "x.csv"], ["runs/x", "--overwrite"]])
+def test_the_command_says_what_is_missing(words, capsys):
+    assert _main(["audit", *words]) == 2
+    assert "--features" in capsys.readouterr().err

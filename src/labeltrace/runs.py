@@ -23,7 +23,10 @@ def run(
     overwrite: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[Trained, pa.Table]:
-    """Train a run in the folder `out` and write its samples table; arguments as `labeltrace.engine.train`."""
+    """Train a run in the folder `out` and write its samples table; arguments as `labeltrace.engine.train`.
+
+    Under torchrun every rank gets the table and the first one writes it.
+    """
     trained = train(
         config,
         out,
@@ -34,7 +37,8 @@ def run(
         reporter=reporter,
     )
     table = samples_table(trained)
-    write_samples(table, trained.folder.samples)
+    if trained.first:
+        write_samples(table, trained.folder.samples)
     return trained, table
 
 

@@ -36,7 +36,18 @@ MEASURES = {
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run, or its samples.parquet.")],
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of a finished run, or its samples.parquet; with --features where the run goes."),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Train on these features first: .npy [N, D], .npz, .csv, .tsv or .parquet.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="With --features: their labels, .npy, .txt, .csv, .tsv or .parquet.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="With --features: column of the labels in a table.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="With --features: replace an earlier run.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the queue: .csv, .parquet or .jsonl.")] = None,
     sort: Annotated[str, typer.Option(help="Order of the queue: worst (first) or index.")] = "worst",
     score: Annotated[
@@ -78,6 +89,8 @@ def audit(
     Example: labeltrace audit runs/photos --decision review --out review.csv
 
     Example: labeltrace audit runs/photos --checked checked.csv --precision 0.98 --diff labels.diff.csv
+
+    Example: labeltrace audit --features embeddings.npy --labels labels.csv --out queue.csv
     """
     from labeltrace.audit import cleanlab_view, decided, measure, read_samples
     from labeltrace.audit.checked import thresholds_from
@@ -101,6 +114,7 @@ def audit(
     ranked_by = score or DEFAULT
     rank = rankings[ranked_by]
 
+    run = _run_of(run, features, labels, label_column, overwrite, as_json)
     with talk_console(as_json).status(f"auditing {run}"):
         table = read_samples(run)
         chosen = None
@@ -168,6 +182,27 @@ def audit(
         console.print(f"… {rows.num_rows - head.num_rows:,} more (--out FILE writes all)", soft_wrap=True)
     for line in written:
         console.print(line, soft_wrap=True)
+
+
+def _run_of(
+    run: Path | None, features: Path | None, labels: Path | None, label_column: str | None, overwrite: bool, quiet: bool
+) -> Path:
+    """Return the run to audit; of features it is trained now."""
+    if features is None:
+        if labels is not None or label_column is not None or overwrite:
+            raise InputError("--labels, --label-column and --overwrite belong to --features, which is not given")
+        if run is None:
+            raise InputError("say which run: its folder, or --features FILE --labels FILE to train one on features")
+        return run
+    from labeltrace.commands.train import resumable
+    from labeltrace.data.own.load import safe_name
+    from labeltrace.features import audit_features
+    from labeltrace.progress import Bars
+
+    folder = run or Path("runs") / f"{safe_name(features)}-audit"
+    with resumable(), Bars(talk_console(quiet)) as bars:
+        audit_features(features, labels, folder, label_column=label_column, overwrite=overwrite, reporter=bars)
+    return folder
 
 
 def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
+import signal
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -13,6 +15,9 @@ import yaml
 from labeltrace.commands import reading
 from labeltrace.commands.console import complain, console, file_names, print_json, talk_console
 from labeltrace.errors import InputError
+
+if TYPE_CHECKING:
+    from labeltrace.engine.parallel import World
 
 
 def train(
@@ -81,6 +86,8 @@ def train(
     Example: labeltrace train --data photos/ --epochs 40
 
     Example: labeltrace train --data cifar10 --root ~/data --noise symmetric --rate 0.5 --learner rolr
+
+    Example, on two GPUs: torchrun --nproc-per-node 2 -m labeltrace train --data cifar10 --root ~/data
     """
     read = reading.given(
         labels=labels, test=test, path_column=path_column, label_column=label_column, split_column=split_column,
@@ -94,24 +101,26 @@ def train(
         epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, capture=capture, compile=compile,
         tensorboard=tensorboard or None, read=read or None,
     )  # fmt: skip
-    from labeltrace.engine import load_config
-    from labeltrace.engine.config import WHERE
-    from labeltrace.progress import Bars
-    from labeltrace.runs import figures, run
+    with resumable() as place:
+        from labeltrace.engine import Reporter, load_config
+        from labeltrace.engine.config import WHERE
+        from labeltrace.progress import Bars
+        from labeltrace.runs import figures, run
 
-    overrides = _merge(flags, set_ or [])
-    others = config is not None or out is not None or overwrite or set(overrides) - WHERE
-    if resume is not None and others:
-        allowed = ", ".join(f"--{name}" for name in sorted(WHERE))
-        raise InputError(f"--resume repeats the run in its folder; only {allowed} may be changed")
+        overrides = _merge(flags, set_ or [])
+        others = config is not None or out is not None or overwrite or set(overrides) - WHERE
+        if resume is not None and others:
+            allowed = ", ".join(f"--{name}" for name in sorted(WHERE))
+            raise InputError(f"--resume repeats the run in its folder; only {allowed} may be changed")
 
-    run_config = load_config(config, overrides)
-    folder = resume or out or Path("runs") / _run_name(run_config)
-    if resume is None:
-        _check_outside(folder, run_config)
-    talk = talk_console(as_json)
-    with _resumable(), Bars(talk) as bars:
-        trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+        run_config = load_config(config, overrides)
+        folder = resume or out or Path("runs") / _run_name(run_config)
+        if resume is None:
+            _check_outside(folder, run_config)
+        with Bars(talk_console(as_json)) if place.rank == 0 else nullcontext(Reporter()) as bars:
+            trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+        if place.rank:
+            return
     plan, found = trained.plan, figures(folder)
     if as_json:
         noise_record = None if plan.noise is None else plan.noise.to_dict()
@@ -183,17 +192,35 @@ def _check_outside(folder: Path, config: Any) -> None:
         raise InputError(f"--out {folder} lies in {data}, the folder of the data; choose one outside of it")
 
 
-class _resumable:
-    """Turns an interrupted or diverged run into words and an exit code."""
+class resumable:
+    """Turns a run that was interrupted, diverged or lost a rank into words and an exit code.
 
-    def __enter__(self) -> None:
-        pass
+    Of several ranks the first talks; what is wrong with the input is said once on each machine, and that a rank died by
+    every rank that is left.
+    """
+
+    def __enter__(self) -> World:
+        from labeltrace.engine.parallel import world
+
+        self.place = world()
+        return self.place
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from labeltrace.engine import Diverged, Interrupted
+        from labeltrace.engine import Diverged, Interrupted, RankDied
 
+        if error is not None and self.place.size > 1:  # torchrun ends all ranks when one fails; this one ends anyway
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if isinstance(error, Interrupted):
-            command = f"labeltrace train --resume {shlex.quote(str(error.folder))}"
-            raise typer.Exit(complain(f"stopped after {error.epoch} epochs, all saved. Go on with: {command}", 130))
+            done = f"stopped after {error.epoch} epochs, all saved. Go on with: {_resume(error.folder)}"
+            raise typer.Exit(130 if self.place.rank else complain(done, 130))
         if isinstance(error, Diverged):
-            raise typer.Exit(complain(str(error), 1))
+            raise typer.Exit(1 if self.place.rank else complain(str(error), 1))
+        if isinstance(error, RankDied):
+            on = "" if error.epoch is None else f". Go on, with torchrun or without: {_resume(error.folder)}"
+            raise typer.Exit(complain(f"{error}{on}", 1))
+        if isinstance(error, InputError) and self.place.local_rank:
+            raise typer.Exit(2)
+
+
+def _resume(folder: Path) -> str:
+    return f"labeltrace train --resume {shlex.quote(str(folder))}"

@@ -4,7 +4,7 @@ from labeltrace.engine.config import RunConfig, load_config
 from labeltrace.engine.folder import RunFolder
 from labeltrace.engine.plan import CONTROLLERS, Plan, plan
 from labeltrace.engine.reporter import Reporter
-from labeltrace.engine.train import Diverged, Interrupted, Judgement, Trained, summarise, train
+from labeltrace.engine.train import Diverged, Interrupted, Judgement, RankDied, Trained, summarise, train
 
 __all__ = [
     "CONTROLLERS",
@@ -12,6 +12,7 @@ __all__ = [
     "Interrupted",
     "Judgement",
     "Plan",
+    "RankDied",
     "Reporter",
     "RunConfig",
     "RunFolder",

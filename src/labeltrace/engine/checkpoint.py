@@ -8,6 +8,7 @@ or two and arrives at the same bits, because every draw belongs to (seed, epoch,
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -35,23 +36,26 @@ class Checkpointer:
         self.epoch = 0  # epochs that the newest state has behind it
         self._pending: dict[Path, dict[str, Any]] = {}
         self._written = time.monotonic()
+        self._lock = threading.RLock()  # a run that has to be given up is saved by another thread
 
     def offer(self, state: dict[str, Any], *, is_best: bool) -> None:
         """Take a copy of the state; write it if it is time."""
         copy = copied(state)
-        if is_best:
-            self._pending[self.best] = copy
-        self._pending[self.last] = copy
-        self.epoch = state["epoch"]
+        with self._lock:
+            if is_best:
+                self._pending[self.best] = copy
+            self._pending[self.last] = copy
+            self.epoch = state["epoch"]
         if time.monotonic() - self._written >= self.seconds:
             self.flush()
 
     def flush(self) -> None:
         """Write what is held. The best goes first: a kill in between makes the resumed run write it again."""
-        for path in (self.best, self.last):
-            if path in self._pending:
-                write_atomically(path, functools.partial(torch.save, self._pending[path]))
-                del self._pending[path]  # only now: an interrupted writing is done again
+        with self._lock:
+            for path in (self.best, self.last):
+                if path in self._pending:
+                    write_atomically(path, functools.partial(torch.save, self._pending[path]))
+                    del self._pending[path]  # only now: an interrupted writing is done again
         self._written = time.monotonic()
 
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from labeltrace.errors import InputError
 from labeltrace.validation import build
 
-
 #: what a resumed run may change: where and how it computes
 WHERE = {"device", "precision", "capture", "compile"}
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from lightning_fabric.strategies import DDPStrategy
+from torch import nn
 
 from labeltrace.engine.config import RunConfig
+from labeltrace.engine.parallel import World
 from labeltrace.errors import InputError
 
 
-def make_fabric(config: RunConfig) -> Fabric:
-    """Return the Fabric of a run.
+class PlainNetworks(DDPStrategy):
+    """Fabric's processes and devices without the wrapper around networks: see `labeltrace.engine.parallel`."""
+
+    def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
+        """Leave a network as it is."""
+        return module
+
+
+def make_fabric(config: RunConfig, place: World | None = None) -> Fabric:
+    """Return the Fabric of a run; of several ranks, each on its own device, joined in a process group.
 
     Raises:
         InputError: a device that does not exist here, an unknown device or precision.
     """
+    place = place or World()
     name, _, number = config.device.partition(":")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -26,6 +40,17 @@ def make_fabric(config: RunConfig) -> Fabric:
         raise InputError(f"device: {config.device!r} asked for, but torch finds no CUDA device here; say --device cpu")
     if name == "cuda" and number and int(number) >= torch.cuda.device_count():
         raise InputError(f"device: {config.device!r} asked for, but there are {torch.cuda.device_count()} CUDA devices")
+    if place.size % place.local_size:
+        raise InputError(f"torchrun: {place.local_size} of {place.size} ranks here, expected as many on every machine")
+    if name == "cuda" and number and place.size > 1:
+        raise InputError(
+            f"device: {config.device!r} given to {place.size} ranks, each of which needs its own; say cuda"
+        )
+    if name == "cuda" and place.local_size > torch.cuda.device_count():
+        raise InputError(
+            f"device: {place.local_size} ranks on this machine, but {torch.cuda.device_count()} CUDA devices; "
+            "start as many, or say --device cpu"
+        )
     precision = config.precision
     if precision not in ("auto", "fp32", "bf16"):
         raise InputError(f"precision: {precision!r}, expected auto, fp32 or bf16")
@@ -33,11 +58,21 @@ def make_fabric(config: RunConfig) -> Fabric:
         precision = "bf16" if name == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
     if name == "cuda":  # shapes are fixed, so the fastest algorithm of each is looked for once
         torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
-    return Fabric(
+    arithmetic = "bf16-mixed" if precision == "bf16" else "32-true"
+    if place.size == 1:
+        devices = [int(number)] if number and name == "cuda" else 1
+        return Fabric(accelerator=name, devices=devices, precision=arithmetic)  # type: ignore[arg-type]
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # else it says that it starts
+    fabric = Fabric(
         accelerator=name,
-        devices=[int(number)] if number and name == "cuda" else 1,
-        precision="bf16-mixed" if precision == "bf16" else "32-true",
+        devices=place.local_size,
+        num_nodes=place.size // place.local_size,
+        strategy=PlainNetworks(),
+        plugins=TorchElasticEnvironment(),
+        precision=arithmetic,  # type: ignore[arg-type]
     )
+    fabric.launch()
+    return fabric
 
 
 def device_name(device: torch.device) -> str:

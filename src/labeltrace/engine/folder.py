@@ -19,7 +19,8 @@ from labeltrace.files import is_file, write_atomically
 class RunFolder:
     """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json.
 
-    Besides, where there is something to put in them: noise.npz, bad_images.csv, tensorboard/, report.html, review.sqlite.
+    Besides, where there is something to put in them: noise.npz, bad_images.csv, tensorboard/, report.html,
+    review.sqlite.
     """
 
     def __init__(self, path: Path) -> None:

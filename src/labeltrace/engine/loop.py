@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,11 @@ from labeltrace.data.draws import Draws
 from labeltrace.data.feed import Feed
 from labeltrace.engine.capture import Recorder
 from labeltrace.engine.course import BESIDE, Course
+from labeltrace.engine.parallel import Ranks, World
 from labeltrace.engine.reporter import Reporter
 from labeltrace.learners.base import Outcome, Step
 from labeltrace.models.output import Output
-from labeltrace.scoring import ScorePass, Scores, StructureSettings
+from labeltrace.scoring import SampleMemory, ScorePass, Scores, StructureSettings
 
 # Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
 SCORING, CHOOSING = 1_000_003, 1_000_033
@@ -64,7 +67,10 @@ class EngineLoop:
             for all.
         keeps: what a scoring pass keeps of every sample, see `Learner`.
         fresh: (network, number of the restart) → its weights before training.
-        capture: on a GPU, record the steps of a phase as a graph.
+        capture: on a GPU, record the steps of a phase as a graph; several ranks never do.
+        ranks: among which batches and passes are shared out; None for this process alone.
+        memory: of the learner, which the ranks bring together after each pass.
+        companions: of the learner, likewise after each phase.
     """
 
     def __init__(
@@ -85,6 +91,9 @@ class EngineLoop:
         keeps: Sequence[str] = (),
         fresh: Callable[[int, int], dict[str, Any]] | None = None,
         capture: bool = True,
+        ranks: Ranks | None = None,
+        memory: SampleMemory | None = None,
+        companions: Callable[[], dict[str, nn.Module]] = dict,
     ) -> None:
         self.fabric, self.networks, self.optimizers = fabric, networks, optimizers
         self.feed = Feed(train.inputs, fabric.device, workers)
@@ -93,7 +102,9 @@ class EngineLoop:
         self.labels, self.epoch_samples = fabric.to_device(train.labels), epoch_samples
         self.views, self.seed, self.structure, self.reporter = views, seed, structure, reporter
         self.pseudo, self.keeps, self.fresh = pseudo, keeps, fresh
-        self.recorder = Recorder(fabric.device, capture)
+        self.ranks = ranks or Ranks(World(), fabric.device)
+        self.memory, self.companions = memory, companions
+        self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 if "capturable" in group:  # Adam and its kind keep their counters on the device
@@ -140,6 +151,8 @@ class EngineLoop:
         for number, network in enumerate(self.networks):
             network.train(number in members)
         course, optimizers = Course(self.labels, self.feed.resident, passes), [self.optimizers[m] for m in members]
+        parameters = [p for m in members for p in self.networks[m].parameters()]
+        index, beside = self.ranks.same(index), self.ranks.same(beside)
         order = self._batches((self.seed, self.epoch, phase, 0), batch_size, drop_last, index)
         steps = len(order)
         if not steps:
@@ -151,8 +164,8 @@ class EngineLoop:
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
             outcome = step(course.batch())
-            history.put(course.total, outcome)
             self.fabric.backward(outcome.loss)
+            history.put(course.total, self.ranks.average(parameters, outcome.loss.detach()), outcome)
             for optimizer in optimizers:
                 optimizer.step()
             course.advance()
@@ -162,13 +175,17 @@ class EngineLoop:
                 words = self.seed, self.epoch, phase, number
                 if number:
                     order = self._batches(words, batch_size, drop_last, index)
-                course.begin(words, order, self._beside(words, order, beside))
+                second = self._beside(words, order, beside)
+                begin, end = self.ranks.cut(order.shape[1])[self.ranks.rank :][:2]
+                course.begin(words, order[:, begin:end], None if second is None else second[:, begin:end])
                 for place, inputs in enumerate(self._inputs(course), number * steps):
                     if inputs is not None:
                         course.take(inputs)
                     run()
                     self.reporter.step(label, (place + 1) / (passes * steps), partial(history.loss, place))
-        self.logs[label] = history.summary()
+                self._meet(order, second)
+        self._settle(members)
+        self.logs[label] = history.summary(self.ranks)
         # The last step may have spoilt the weights while its loss was still a number.
         values = [v for m in members for v in self.networks[m].state_dict().values() if v.is_floating_point()]
         if not bool(torch.stack([torch.isfinite(v).all() for v in values]).all()):
@@ -183,6 +200,7 @@ class EngineLoop:
         assert self.fresh is not None
         for member, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
             network.load_state_dict(self.fresh(member, number))
+            self.ranks.copy_(network.state_dict().values())
             optimizer.state.clear()
 
     def note(self, message: str) -> None:
@@ -203,20 +221,33 @@ class EngineLoop:
             network.eval()
         order, place = self.score_order, self.score_order
         if self.some is not None:  # a pass numbers its samples 0 … n−1
-            places = torch.full_like(order, -1)
-            places[self.some] = torch.arange(len(self.some), device=order.device)
-            order = order[places[order] >= 0]
-            place = places[order]
+            number = torch.full_like(order, -1)
+            number[self.some] = torch.arange(len(self.some), device=order.device)
+            order = order[number[order] >= 0]
+            place = number[order]
         scoring = ScorePass(self.structure, seed=self.seed, pseudo=self.pseudo, keeps=self.keeps)
-        for rows, inputs, index in self._forwards(self.feed, order):
+
+        def look(inputs: Tensor, index: Tensor) -> list[Output]:
             if view == "weak":
                 inputs = self.views.weak(inputs, Draws.at(index, self.seed, self.epoch, SCORING, 0))
             else:
                 inputs = self.views.plain(inputs)
+            return [network(inputs) for network in self.networks]
+
+        group = self.structure.score_batch
+        places = self.ranks.cut(len(order), group)  # in whole groups, so that they are those of one process
+        begin, end = places[self.ranks.rank :][:2]
+        if begin and (end - begin) % group:  # the last group is filled up with samples of the first
+            (inputs,) = self.feed.batches(order[None, :group])
+            scoring.fill(look(inputs, order[:group]))
+        for rows, inputs, index in self._forwards(self.feed, order, places):
             count = rows.stop - rows.start
-            outputs = [_first(network(inputs), count) for network in self.networks]
+            outputs = [_first(output, count) for output in look(inputs, index)]
             scoring.add(place[rows], self.labels[index[:count]], outputs)
-        scores = scoring.finish()
+        scores = scoring.finish(gather=lambda column: self.ranks.columns(column, places))
+        posterior, stability = self.ranks.same(scores.posterior), self.ranks.same(scores.stability)
+        assert posterior is not None
+        scores = replace(scores, posterior=posterior, stability=stability)
         return scores if self.some is None else scores.spread(self.some, len(self.labels))
 
     @torch.no_grad()
@@ -227,25 +258,34 @@ class EngineLoop:
             network.eval()
         parts = []
         everyone = torch.arange(self.test_count, device=self.fabric.device)
-        for rows, inputs, _ in self._forwards(self.test_feed, everyone):
+        places = self.ranks.cut(self.test_count)
+        for rows, inputs, _ in self._forwards(self.test_feed, everyone, places):
             inputs = self.views.plain(inputs)
             logits = torch.stack([network(inputs).logits for network in self.networks])
             parts.append(logits[:, : rows.stop - rows.start])
-        return torch.cat(parts, 1)
+        return self.ranks.columns({"logits": torch.cat(parts, 1)} if parts else {}, places)["logits"]
 
-    def _forwards(self, feed: Feed, order: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Walk samples in forward batches of one size: (their places in `order`, inputs, sample numbers).
+    def _forwards(self, feed: Feed, order: Tensor, places: Sequence[int]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Walk this rank's part of `order` in forward batches of one size: (places in `order`, inputs, sample numbers).
 
         The last batch is filled up from the beginning, so inputs and numbers may be more than the places.
+
+        Args:
+            feed: of the inputs.
+            order: sample numbers.
+            places: where the ranks' parts begin and end.
         """
-        count = len(order)
-        if not count:
-            return
-        number = -(-count // self.forward_batch)
-        size = -(-count // number)
-        rows = order.repeat(2)[: number * size].view(number, size)
-        for start, (index, inputs) in enumerate(zip(rows, feed.batches(rows), strict=True)):
-            yield slice(start * size, min((start + 1) * size, count)), inputs, index
+        begin, end = places[self.ranks.rank :][:2]
+        counts = [stop - start for start, stop in pairwise(places)]
+        count, number = end - begin, -(-(end - begin) // self.forward_batch)
+        if count:
+            size = -(-count // number)
+            rows = order[begin:end].repeat(2)[: number * size].view(number, size)
+            for start, (index, inputs) in enumerate(zip(rows, feed.batches(rows), strict=True)):
+                yield slice(begin + start * size, min(begin + (start + 1) * size, end)), inputs, index
+                self.ranks.check()
+        for _ in range(-(-max(counts) // self.forward_batch) - number):  # others have more to do: stop where they stop
+            self.ranks.check()
 
     def _batches(
         self, words: tuple[int, int, int, int], batch_size: int, drop_last: bool, index: Tensor | None
@@ -254,6 +294,7 @@ class EngineLoop:
         samples = self.some if index is None else index
         count = len(self.labels) if samples is None else len(samples)
         size = min(batch_size, count) if index is None else batch_size
+        size = -(-size // self.ranks.size) * self.ranks.size  # a set smaller than a batch is filled up
         if not count:
             return torch.empty((0, size), dtype=torch.int64, device=self.labels.device)
         generator = torch.Generator().manual_seed(run_seed(*words))
@@ -264,6 +305,21 @@ class EngineLoop:
             order = order.repeat(-(-size // count) + 1)[: -(-count // size) * size]
         order = self._to_device(order.reshape(-1, size))
         return order if samples is None else samples[order]
+
+    def _meet(self, order: Tensor, second: Tensor | None) -> None:
+        """Bring the sample memory of all ranks together after a pass over these batches."""
+        if self.ranks.alone or self.memory is None:
+            return
+        size = order.shape[1]
+        owners = torch.arange(size, device=order.device) // (size // self.ranks.size)
+        if second is not None:
+            order, owners = torch.cat([order, second], 1), owners.repeat(2)
+        self.ranks.exchange(self.memory, order, owners)
+
+    def _settle(self, members: Sequence[int]) -> None:
+        """After a phase: running statistics, of which every rank has seen its part, become their mean."""
+        modules = [self.networks[m] for m in members] + list(self.companions().values())
+        self.ranks.mean_([b for module in modules for b in module.buffers() if b.is_floating_point()])
 
     def _to_device(self, values: Tensor) -> Tensor:
         """A copy that the host does not wait for."""
@@ -299,9 +355,8 @@ class _History:
         self.names: list[str] = []
         self.table: Tensor | None = None
 
-    def put(self, place: Tensor, outcome: Outcome) -> None:
+    def put(self, place: Tensor, loss: Tensor, outcome: Outcome) -> None:
         """Write the row `place` [1]; on a CPU a loss that is no number is refused before it reaches the weights."""
-        loss = outcome.loss.detach()
         if loss.device.type == "cpu" and not math.isfinite(loss):
             raise LossNotFinite(self.label, int(place) + 1)
         if self.table is None:
@@ -315,9 +370,10 @@ class _History:
         assert self.table is not None
         return float(self.table[place, 0])
 
-    def summary(self) -> dict[str, float]:
+    def summary(self, ranks: Ranks) -> dict[str, float]:
         """The means of the phase."""
         assert self.table is not None
+        ranks.mean_([self.table])
         table = self.table.cpu()
         bad = (~torch.isfinite(table[:, 0])).nonzero()
         if len(bad):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,6 +32,7 @@ from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.folder import RunFolder, code_revision, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
 from labeltrace.engine.plan import Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
@@ -37,6 +42,8 @@ from labeltrace.files import write_atomically
 from labeltrace.learners import Learner
 from labeltrace.models import load_weights
 from labeltrace.scoring import SampleMemory, Scores
+
+WRITING = 10.0  # seconds for the last checkpoint of a run that is given up; torchrun waits no longer
 
 
 class Interrupted(Exception):
@@ -49,6 +56,18 @@ class Interrupted(Exception):
 
 class Diverged(Exception):
     """A loss turned NaN or infinite."""
+
+
+class RankDied(Exception):
+    """A process of the run died; what is saved in `folder` can be resumed, by as many processes as one likes.
+
+    `epoch` counts what is saved; None where there is no run to go on with.
+    """
+
+    def __init__(self, folder: Path, epoch: int | None, reason: RankGone, size: int) -> None:
+        self.folder, self.epoch = folder, epoch
+        saved = "the run had not begun" if epoch is None else f"{epoch} epochs are saved in {folder}"
+        super().__init__(f"{reason}, of {size} ranks; {saved}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,7 @@ class Trained:
     metrics: list[dict[str, Any]]
     judgement: Judgement
     networks: list[nn.Module]
+    first: bool = True  # False on all ranks of a run but the one that writes
 
     @property
     def summary(self) -> dict[str, float]:
@@ -117,32 +137,52 @@ def train(
         InputError: something asked for does not exist or does not fit; nothing was written.
         Interrupted: on Ctrl-C; the run can be resumed.
         Diverged: a loss turned NaN.
+        RankDied: under torchrun, a process of the run died; the run can be resumed.
     """
-    reporter = reporter or Reporter()
-    # The caller's random state is not ours to change.
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    place, folder = world(), RunFolder(out)
+    if resume:
+        RunFolder.open(out)
+        config = load_config(folder.config, config.model_dump(include=WHERE, exclude_unset=True))
+    fabric = make_fabric(config, place)  # a device that is not there shows now
+    ranks = join(place, fabric.device)
+    said = reporter if reporter is not None and ranks.first else Reporter()
+
+    def prepared() -> Plan:
+        planned = plan(config, dataset, make_network, said)
+        check_batches(planned.settings, ranks.size)
         if resume:
-            folder = RunFolder.open(out)
-            where = config.model_dump(include=WHERE, exclude_unset=True)
-            planned = plan(load_config(folder.config, where), dataset, make_network, reporter)
             _same_labels(folder, planned)
-            fabric = make_fabric(planned.config)
-        else:
-            planned = plan(config, dataset, make_network, reporter)
-            fabric = make_fabric(planned.config)  # a device that is not there shows now
-            if planned.config.tensorboard:
-                writer_type()
-            folder = RunFolder.create(out, overwrite=overwrite)
-        with folder.locked():
-            folder.clear_leftovers()
-            return Training(folder, planned, fabric, reporter).train(resume)
+        elif planned.config.tensorboard:
+            writer_type()
+        return planned
+
+    def taken() -> None:
+        if not resume:
+            RunFolder.create(out, overwrite=overwrite)
+        stack.enter_context(folder.locked())
+        folder.clear_leftovers()
+
+    # The caller's random state is not ours to change.
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), ranks.speaking(), ExitStack() as stack:
+        try:
+            planned = ranks.together(prepared)
+            assert planned is not None
+            ranks.together(taken, first_only=True)
+            return Training(folder, planned, fabric, said, ranks).train(resume)
+        except RankGone as gone:  # before the first epoch
+            if gone.words == STOPPED:
+                raise KeyboardInterrupt from None
+            raise RankDied(out, _saved_epochs(folder), gone, ranks.size) from None
 
 
 class Training:
     """The moving parts of one run."""
 
-    def __init__(self, folder: RunFolder, planned: Plan, fabric: Fabric, reporter: Reporter) -> None:
+    def __init__(
+        self, folder: RunFolder, planned: Plan, fabric: Fabric, reporter: Reporter, ranks: Ranks | None = None
+    ) -> None:
         config, settings, dataset = planned.config, planned.settings, planned.dataset
+        self.ranks = ranks or Ranks(World(), fabric.device)
         self.folder, self.plan, self.fabric, self.reporter = folder, planned, fabric, reporter
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
@@ -157,6 +197,7 @@ class Training:
             if compiled:
                 compile_network(network)
             network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
+            self.ranks.copy_(network.state_dict().values())  # a user's network may not be drawn from our seed
             self.networks.append(network)
             self.optimizers.append(optimizer)
         torch.manual_seed(run_seed(config.seed, len(self.networks)))
@@ -181,6 +222,9 @@ class Training:
             keeps=self.learner.keeps,
             fresh=lambda member, number: self._fresh(member, number).state_dict(),
             capture=config.capture,
+            ranks=self.ranks,
+            memory=self.memory,
+            companions=self.learner.companions,
         )
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
@@ -204,34 +248,47 @@ class Training:
         """Train to the end, from the beginning or from the state on disk."""
         epochs = self.plan.settings.epochs
         done = self._restore() if resume else 0
-        if not resume:
+        if not resume and self.ranks.first:
             self._write_start()
         self.reporter.note(self._headline(done))
         self.reporter.start(self.folder.path.name, epochs, done)
-        board = TensorBoard(self.folder.tensorboard) if self.plan.config.tensorboard else None
+        writes = self.ranks.first
+        board = TensorBoard(self.folder.tensorboard) if self.plan.config.tensorboard and writes else None
         try:
-            for epoch in range(done, epochs):
-                record = self.epoch(epoch)
-                self.metrics.append(record)
-                self.folder.append_metrics(record)
-                if board is not None:
-                    board.log(record)
-                accuracy = record.get("test_accuracy", -1.0)
-                is_best, self.best = accuracy > self.best, max(accuracy, self.best)
-                self.checkpoints.offer(self._state(epoch + 1), is_best=is_best)
-                self.reporter.epoch(record)
-            self.checkpoints.flush()
-            self.loop.begin(epochs)
-            self.loop.some = None  # every sample gets its row
-            judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
+            with self.ranks.listening(self._give_up):
+                for epoch in range(done, epochs):
+                    record = self.epoch(epoch)
+                    self.metrics.append(record)
+                    accuracy = record.get("test_accuracy", -1.0)
+                    is_best, self.best = accuracy > self.best, max(accuracy, self.best)
+                    if not writes:
+                        self.checkpoints.epoch = epoch + 1
+                        continue
+                    self.folder.append_metrics(record)
+                    if board is not None:
+                        board.log(record)
+                    self.checkpoints.offer(self._state(epoch + 1), is_best=is_best)
+                    self.reporter.epoch(record)
+                self.checkpoints.flush()
+                self.loop.begin(epochs)
+                self.loop.some = None  # every sample gets its row
+                judgement = self._judge(self.loop.score_now("plain"), epochs - 1)
         except KeyboardInterrupt:
+            self.ranks.tell(STOPPED)
             self.checkpoints.flush()
             raise Interrupted(self.folder.path, self.checkpoints.epoch) from None
+        except RankGone as gone:
+            self.checkpoints.flush()
+            if gone.words == STOPPED:
+                raise Interrupted(self.folder.path, self.checkpoints.epoch) from None
+            saved = _saved_epochs(self.folder) if gone.rank == 0 else self.checkpoints.epoch
+            raise RankDied(self.folder.path, saved, gone, self.ranks.size) from None
         except (BadImage, WorkerDied) as error:
             self.checkpoints.flush()
             kept = f"{self.checkpoints.epoch} epochs are saved in {self.folder.path}; go on with --resume"
             raise InputError(f"{error}. {kept}") from None
-        except LossNotFinite as error:
+        except LossNotFinite as error:  # on all ranks at once: they share losses and weights
+            self.ranks.known = True
             self.checkpoints.flush()
             saved = self.checkpoints.epoch
             good = (
@@ -243,7 +300,19 @@ class Training:
             self.reporter.end()
             if board is not None:
                 board.close()
-        return Trained(self.folder, self.plan, self.metrics, judgement, self.networks)
+        return Trained(self.folder, self.plan, self.metrics, judgement, self.networks, writes)
+
+    def _give_up(self) -> None:
+        """A rank is gone and this one still waits for it, in a place that no error reaches: save and end it."""
+        writing = threading.Thread(target=self.checkpoints.flush, daemon=True)
+        writing.start()
+        writing.join(WRITING)
+        watch = self.ranks.watch
+        reason = RankGone(*watch.gone) if watch is not None and watch.gone is not None else RankGone(None, "")
+        died = RankDied(self.folder.path, _saved_epochs(self.folder), reason, self.ranks.size)
+        sys.stderr.write(f"labeltrace: {died}; go on with --resume\n")
+        sys.stderr.flush()
+        os._exit(1)
 
     def _headline(self, done: int) -> str:
         """One line that says what is about to run, and where."""
@@ -253,7 +322,8 @@ class Training:
         if self.plan.skipped:
             left_out = f"{len(self.plan.skipped)} bad image{'s' if len(self.plan.skipped) > 1 else ''} left out"
             size += f", {left_out} ({self.folder.bad_images.name})"
-        where = f"{device_name(self.fabric.device)}, {self.fabric._precision.precision}"
+        many = "" if self.ranks.alone else f"{self.ranks.size} × "
+        where = f"{many}{device_name(self.fabric.device)}, {self.fabric._precision.precision}"
         left = f"{config.epochs} epochs" + (f", {done} done" if done else "")
         return f"{self.folder.path}: {method}, {config.model}, {size}, {left} on {where}"
 
@@ -334,8 +404,9 @@ class Training:
 
     def _restore(self) -> int:
         """Take up the state on disk; without one the run starts at its beginning."""
+        keep = self.folder.keep_metrics if self.ranks.first else self.folder.read_metrics_of
         if not self.folder.last.exists():
-            self.folder.keep_metrics(0)
+            keep(0)
             return 0
         state = read_checkpoint(self.folder.last)
         try:
@@ -353,7 +424,7 @@ class Training:
         if state["generators"]["cuda"] is not None and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["generators"]["cuda"], self.fabric.device)
         self.best = state["best"]
-        self.metrics = self.folder.keep_metrics(state["epoch"])
+        self.metrics = keep(state["epoch"])
         self.checkpoints.epoch = int(state["epoch"])
         return self.checkpoints.epoch
 
@@ -373,6 +444,7 @@ class Training:
             "device": device_name(self.fabric.device),
             "precision": self.fabric._precision.precision,
             "threads": torch.get_num_threads(),
+            "ranks": self.ranks.size,
             "seed": plan.config.seed,
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "train_samples": len(plan.dataset.train),
@@ -387,6 +459,16 @@ class Training:
         write_atomically(folder.environment, lambda path: path.write_text(text, encoding="utf-8"))
         config = dump_config(plan.config)
         write_atomically(folder.config, lambda path: path.write_text(config, encoding="utf-8"))
+
+
+def _saved_epochs(folder: RunFolder) -> int | None:
+    """How many epochs the checkpoint on disk has behind it; None where there is no run."""
+    if not folder.config.exists():
+        return None
+    try:
+        return int(read_checkpoint(folder.last)["epoch"]) if folder.last.exists() else 0
+    except InputError:
+        return 0
 
 
 def _same_labels(folder: RunFolder, planned: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,6 +55,19 @@ class SampleMemory:
     def bytes_per_sample(self) -> int:
         """Bytes that one training sample costs."""
         return sum(v[0].numel() * v.element_size() if self.size else 0 for v in self._values.values())
+
+    def pack(self, index: Tensor) -> Tensor:
+        """Return the rows of samples `index` [n] as bytes [n, `bytes_per_sample`], to be sent to another process."""
+        rows = len(index)
+        parts = [v[index].reshape(rows, math.prod(v.shape[1:])).view(torch.uint8) for v in self._values.values()]
+        return torch.cat(parts, 1)
+
+    def unpack(self, index: Tensor, packed: Tensor) -> None:
+        """Write rows that `pack` made into the samples `index`."""
+        values = self._values.values()
+        widths = [math.prod(v.shape[1:]) * v.element_size() for v in values]
+        for value, part in zip(values, packed.split(widths, 1), strict=True):
+            value[index] = part.contiguous().view(value.dtype).reshape(len(index), *value.shape[1:])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the fields for a checkpoint."""

@@ -137,15 +137,31 @@ class ScorePass:
             self._group([[pool(work(f), self.settings.pooling) for f in output[1]] for output in outputs])
 
     @torch.no_grad()
-    def finish(self, posterior: Callable[..., Tensor] = loss_posterior) -> Scores:
-        """Return the scores in sample order; `posterior` maps losses [N] to clean posteriors [N]."""
-        index = torch.cat(self._index)
+    def fill(self, outputs: Sequence[tuple[Tensor, Sequence[Tensor]]]) -> None:
+        """Take the first group's outputs, where this is a later part of a pass: they fill the last group."""
+        self._first = [[pool(work(f), self.settings.pooling) for f in output[1]] for output in outputs]
+
+    @torch.no_grad()
+    def finish(
+        self,
+        posterior: Callable[..., Tensor] = loss_posterior,
+        gather: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+    ) -> Scores:
+        """Return the scores in sample order.
+
+        Args:
+            posterior: losses [N] → clean posteriors [N].
+            gather: joins the parts of a pass that was shared out: each tensor [A, n, …] along its axis 1.
+        """
+        column = self._collected()
+        if gather is not None:
+            column = gather(column)
+        index = column.pop("index")[0]
         self._check_complete(index)
         inverse = torch.empty_like(index).scatter_(0, index, torch.arange(len(index), device=index.device))
-        column = {name: torch.cat(parts, 1)[:, inverse] for name, parts in self._columns.items() if parts}
-        drift = stability = None
-        if self._first or self._waiting:
-            drift = self._all_drift(len(index))[:, inverse]
+        column = {name: column.pop(name)[:, inverse] for name in list(column)}
+        drift, stability = column.get("drift"), None
+        if drift is not None:
             settings = self.settings
             stability = torch.stack([structure_confidence(d, settings.gamma, settings.drift_norm) for d in drift])
         return Scores(
@@ -156,8 +172,18 @@ class ScorePass:
             suggested=column["suggested"][0],
             confidence=column["confidence"][0],
             agree=column["agree"][0] if "agree" in column else None,
-            **{name: torch.cat(parts, 1)[:, inverse] for name, parts in self._kept.items()},
+            **{name: column[name] for name in self._kept},
         )
+
+    def _collected(self) -> dict[str, Tensor]:
+        """Everything seen so far, in the order it was seen: tensors [A, n, …]; nothing where nothing was."""
+        if not self._index:
+            return {}
+        index = torch.cat(self._index)
+        column = {name: torch.cat(parts, 1) for name, parts in (self._columns | self._kept).items() if parts}
+        if self._waiting:
+            column["drift"] = self._all_drift(len(index))
+        return {"index": index[None], **column}
 
     def _group(self, features: list[list[Tensor]]) -> None:
         """Cut the features seen so far into full groups, take their drift, keep the rest waiting."""
