@@ -6,13 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import typer
+from sklearn.datasets import load_iris
 
 import labeltrace
+from labeltrace.cli import app
 from labeltrace.models import build_model
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ARRAYS, LOOP = re.findall(r"```python\n(.*?)```", README, re.S)
+ARRAYS, LOOP, REPORT = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
 def test_own_arrays(tmp_path, monkeypatch):
@@ -48,3 +51,16 @@ def test_the_two_commands_come_first_and_exist():
 def test_every_linked_file_exists():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+@pytest.mark.filterwarnings("ignore:k = ")
+def test_report_and_estimator():
+    X, y = load_iris(return_X_y=True)
+    names = {"labeltrace": labeltrace, "X": X, "y": y}
+    exec(REPORT, names)
+    assert len(names["report"]) == 150 and names["model"].predict(X).shape == (150,)
+
+
+def test_every_command_in_it_exists():
+    named = set(re.findall(r"^    \.venv/bin/labeltrace ([a-z]+)", README, re.M))
+    assert named and named <= set(typer.main.get_command(app).commands)
