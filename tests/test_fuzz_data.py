@@ -19,6 +19,7 @@ import torch
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
+from ending import check_run, command, settled
 from fuzz import (
     COUNTS,
     FLAGS,
@@ -45,7 +46,6 @@ from fuzz import (
 )
 from labeltrace.audit import read_samples
 from labeltrace.audit.samples import class_names
-from ending import check_run, command, settled
 
 TRAIN = ["train", "--learner", "cross_entropy", "--epochs", "1", "--device", "cpu", "--workers", "0"]
 QUICK = [*TRAIN, "--set", "settings.batch_size=4", "--out", "run"]

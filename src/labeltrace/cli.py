@@ -16,6 +16,9 @@ from labeltrace.commands.demo import demo
 from labeltrace.commands.diagnose import diagnose
 from labeltrace.commands.list import list_
 from labeltrace.commands.noise import noise
+from labeltrace.commands.report import report
+from labeltrace.commands.reproduce import reproduce
+from labeltrace.commands.review import review
 from labeltrace.commands.train import train
 from labeltrace.errors import InputError
 
@@ -86,9 +89,12 @@ def _root(
 app.command()(demo)
 app.command()(train)
 app.command()(audit)
+app.command()(review)
 app.add_typer(labels.app, name="labels")
+app.command()(report)
 app.command()(noise)
 app.command()(diagnose)
+app.command()(reproduce)
 app.command("list")(list_)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

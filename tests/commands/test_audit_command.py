@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import samples
+from ending import check_refusal, command, contents
 from labeltrace.audit import decided, write_samples
 from labeltrace.audit.ranking import DEFAULT, rankings
 from labeltrace.audit.samples import values
 from labeltrace.data.noise.inputs import read_matrix
-from ending import check_refusal, command, contents
 
 T = 0.7 * np.eye(3) + 0.3 * np.roll(np.eye(3), 1, 1)
 PETS = ["cat", "dog", "owl"]

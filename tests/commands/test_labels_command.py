@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import layouts
+from ending import check_refusal, command, contents
 from labeltrace.audit import class_names, read_samples
 from labeltrace.data import ReadOptions
 from labeltrace.data.own.load import load_own
-from ending import check_refusal, command, contents
 
 MANIFEST = "id,x,label\na,1,cat\nb,2,dog\nc,3,cat\nd,4,dog\n"
 DIFF = 'id,from,to,why\n"b","dog","cat","seen"\nc,cat,dog,\n'

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ending import check_refusal, command, settled
 from labeltrace.commands.console import LONGEST, one_line
 from labeltrace.engine import load_config
-from ending import check_refusal, command, settled
 
 TRAIN = ["train", "--learner", "cross_entropy", "--epochs", "1", "--device", "cpu", "--workers", "0"]
 

@@ -1,0 +1,221 @@
+"""A table of the paper: rows, columns, what each cell is a run of, and the numbers the paper prints.
+
+A table is a YAML file in `paper/`. The run of a cell is the table's, its column's and its row's keys together; a cell
+whose run names no learner or no data has none (methods that are not here, columns of differences). `published` holds
+the row's numbers as printed, `_` where the paper leaves a place blank; columns marked `ours` are not in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from labeltrace.engine.config import read_yaml
+from labeltrace.errors import InputError, nearest
+from labeltrace.files import expanded
+from labeltrace.validation import build
+
+FOLDER = Path(__file__).parent / "paper"
+#: the tables, in the paper's order
+TABLES = (
+    "main", "cifar-n", "large-scale", "plugins", "ablation", "pseudo-summary", "sensitivity", "pair-instance-20",
+    "sensitivity-appendix", "pseudo-reliability", "hard-regime",
+)  # fmt: skip
+BLANK = "_"
+
+
+class Entry(BaseModel):
+    """A row, a column, or what all cells of a table share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: dict[str, Any] = Field(default_factory=dict, description="keys of the run")
+    recipes: list[str] = Field(default_factory=list, description="presets, the first that the learner has")
+    measure: str | None = Field(None, description="figure of a run; that of a row goes before that of its column")
+    published: str | None = Field(None, description="of a row: the paper's numbers, as printed")
+    against: list[str] = Field(default_factory=list, description="the rows (columns) that this one is tested against")
+    ours: bool = Field(False, description="of a column: not in the paper")
+    pretrained: bool = Field(False, description="networks start from given weights")
+    refused: str | None = Field(None, description="why this cannot be run")
+
+
+class _File(BaseModel):
+    """A table's file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    label: str
+    about: str
+    columns: dict[str, Entry]
+    rows: dict[str, Entry]
+    measure: str | None = None
+    run: dict[str, Any] = Field(default_factory=dict)
+    recipes: list[str] = Field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of a table: what the paper prints there, and the run that would fill it.
+
+    Args:
+        table, row, column: where it is.
+        published: the number as printed; None where there is none.
+        measure: which figure of the run it shows.
+        run: keys of the run, without epochs and seed; empty where there is no run.
+        recipes: presets in order of preference.
+        pretrained: networks start from given weights.
+        refused: why it cannot be run, where it cannot.
+    """
+
+    table: str
+    row: str
+    column: str
+    published: str | None
+    measure: str | None
+    run: dict[str, Any]
+    recipes: tuple[str, ...]
+    pretrained: bool
+    refused: str | None
+
+    @property
+    def id(self) -> str:
+        """Its name in results and pages."""
+        return f"{self.table}/{self.row}/{self.column}"
+
+    @property
+    def number(self) -> float | None:
+        """The published number."""
+        return None if self.published is None or self.published == "--" else float(self.published)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `cells` go through the rows, and within a row through the columns."""
+
+    name: str
+    title: str
+    label: str
+    about: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    pairs: tuple[tuple[Cell, Cell], ...]
+
+    def cell(self, row: str, column: str) -> Cell:
+        """Return the cell of a row and a column."""
+        return self.cells[self.rows.index(row) * len(self.columns) + self.columns.index(column)]
+
+    def pick(self, only: Sequence[str]) -> list[Cell]:
+        """Return the cells with a run that `only` leaves.
+
+        A text picks the rows or columns of that name, or else those that hold it; several texts on one side add up, and
+        rows and columns picked restrict each other.
+
+        Raises:
+            InputError: a text that fits no row and no column.
+        """
+        rows: list[str] = []
+        columns: list[str] = []
+        for text in only:
+            found = [_matching(text, self.rows), _matching(text, self.columns)]
+            if not any(found):
+                names = ", ".join((*self.rows, *self.columns))
+                raise InputError(f"--only {text!r}: no such row or column of {self.name}; it has: {names}")
+            exact = [[name for name in names if name.lower() == text.lower()] for names in found]
+            rows += exact[0] if any(exact) else found[0]
+            columns += exact[1] if any(exact) else found[1]
+        return [
+            cell
+            for cell in self.cells
+            if cell.run and (not rows or cell.row in rows) and (not columns or cell.column in columns)
+        ]
+
+
+def load_table(name: str) -> Table:
+    """Return a table of the paper by its name, or one's own by the path of its YAML file.
+
+    >>> load_table("ablation").cell("TRACE", "Best").published
+    '76.95'
+    >>> load_table("abblation")
+    Traceback (most recent call last):
+    labeltrace.errors.InputError: unknown table 'abblation': did you mean 'ablation'?
+    """
+    if name in TABLES:
+        return read_table(FOLDER / f"{name}.yaml")
+    if is_own(name):
+        return read_table(expanded(Path(name)))
+    raise InputError(f"unknown table {name!r}: {nearest(name, TABLES)}")
+
+
+def is_own(name: str) -> bool:
+    """Whether a table's name is the path of a file."""
+    return Path(name).suffix in (".yaml", ".yml")
+
+
+def read_table(path: Path) -> Table:
+    """Return the table of a YAML file.
+
+    Raises:
+        InputError: not such a file, or one whose rows and columns do not fit together.
+    """
+    file = build(_File, read_yaml(path), path.name)
+    printed = [name for name, column in file.columns.items() if not column.ours]
+    cells = []
+    for name, row in file.rows.items():
+        numbers = [BLANK] * len(printed) if row.published is None else row.published.split()
+        if len(numbers) != len(printed):
+            raise InputError(f"{path.name}: {name}: {len(numbers)} published numbers for {len(printed)} columns")
+        shown = dict(zip(printed, numbers, strict=True))
+        cells += [_cell(path.stem, file, name, column, shown.get(column, BLANK)) for column in file.columns]
+    table = Table(
+        path.stem, file.title, file.label, file.about, tuple(file.rows), tuple(file.columns), tuple(cells), ()
+    )
+    return Table(**{**vars(table), "pairs": tuple(_pairs(path.name, file, table))})
+
+
+def _cell(table: str, file: _File, row_name: str, column_name: str, published: str) -> Cell:
+    row, column = file.rows[row_name], file.columns[column_name]
+    run: dict[str, Any] = {**file.run, **column.run, **row.run}
+    trace = {**file.run.get("trace", {}), **column.run.get("trace", {}), **row.run.get("trace", {})}
+    measure = ".".join(entry.measure for entry in (row, column) if entry.measure) or file.measure
+    if trace:
+        run["trace"] = trace
+    if "learner" not in run or "data" not in run or measure is None:
+        run = {}
+    return Cell(
+        table,
+        row_name,
+        column_name,
+        None if published == BLANK else published,
+        measure if run else None,
+        run,
+        tuple(row.recipes or column.recipes or file.recipes),
+        row.pretrained or column.pretrained,
+        row.refused or column.refused,
+    )
+
+
+def _pairs(where: str, file: _File, table: Table) -> list[tuple[Cell, Cell]]:
+    """Cell and the cell it is tested against, both with a run."""
+    found = []
+    for cell in table.cells:
+        others = [(name, cell.column, file.rows) for name in file.rows[cell.row].against]
+        others += [(cell.row, name, file.columns) for name in file.columns[cell.column].against]
+        for row, column, side in others:
+            if (row if side is file.rows else column) not in side:
+                raise InputError(
+                    f"{where}: {cell.row}, {cell.column}: tested against {row}, {column}, which is not there"
+                )
+            other = table.cell(row, column)
+            if cell.run and other.run:
+                found.append((cell, other))
+    return found
+
+
+def _matching(text: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if text.lower() in name.lower()]

@@ -1,0 +1,352 @@
+"""From finished runs to lines to the page: every number recomputed here the slow way."""
+
+import json
+import math
+import multiprocessing
+import shutil
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+import torch
+from rich.console import Console
+
+import saved
+from labeltrace.audit import read_samples
+from labeltrace.engine import RunFolder, load_config, plan
+from labeltrace.errors import InputError
+from labeltrace.experiments import TABLES, load_table, read_table
+from labeltrace.experiments.cells import config_hash, config_of
+from labeltrace.experiments.compare import paired_t
+from labeltrace.experiments.page import page
+from labeltrace.experiments.plan import DONE, FRESH, HALF, plan_runs, seconds_per_epoch
+from labeltrace.experiments.results import add_line, line_of, read_lines, results_file, run_folders, value_of
+from labeltrace.experiments.runner import drop_checkpoints, fill, with_noise_file
+from labeltrace.grid import GridBars
+from labeltrace.runs import run
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = """
+title: Digits
+label: none
+about: For tests.
+measure: mean_last_10
+run: {data: digits, subset: 80, model: small_cnn, noise: symmetric, rate: 0.4}
+recipes: [small]
+columns:
+  Test: {}
+  Best: {measure: best}
+  Pseudo: {measure: low-clean+noisy.pseudo_accuracy}
+  Wrong: {measure: observed-noisy.n}
+rows:
+  RoLR: {run: {learner: rolr, controller: coupled}, published: 30.0 31.0 32.00 33}
+  RoLR + TRACE: {run: {learner: rolr, controller: trace}, against: [RoLR], published: 30.5 31.0 32.00 33}
+  Coupled null: {run: {learner: rolr, controller: trace, trace: &null {pseudo_gate: false, reweight: false}}}
+  Refined only: {run: {learner: rolr, controller: trace, trace: *null}, against: [Coupled null]}
+  Elsewhere: {published: 1.0 -- _ 2}
+"""
+SEEDS = (0, 42)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """Two seeds of the table's three computations, trained here and now, and their lines."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    file = folder / "digits.yaml"
+    file.write_text(TABLE, encoding="utf-8")
+    table = read_table(file)
+    planned = plan_runs(table.pick([]), SEEDS, folder / "runs", [], epochs=2, device="cpu")
+    assert [one.state for one in planned] == [FRESH] * 6
+    for one in planned:
+        run(with_noise_file(one.config, folder / "runs" / "noise"), folder / "runs" / one.name)
+    bars = GridBars(Console(quiet=True), {one.name: 2 for one in planned})
+    failed = fill(planned, folder / "runs", folder / "digits.jsonl", table.cells, bars)
+    assert failed == {}
+    return folder, table, planned
+
+
+def test_a_line_for_each_run_with_all_its_cells(work):
+    folder, _, planned = work
+    lines = read_lines(folder / "digits.jsonl")
+    assert len(lines) == 6 == len({line["id"] for line in lines})
+    for line, one in zip(lines, planned, strict=True):
+        assert sorted(line["cells"]) == sorted(cell.id for cell in one.cells)
+        assert (line["epochs"], line["recipe_epochs"], line["seed"]) == (2, 40, one.config.seed)
+        assert len(line["test_accuracy"]) == 2 and line["device"] and line["versions"]["torch"] == torch.__version__
+        assert line["command"].startswith("labeltrace reproduce digits --only")
+        assert line["seconds"] > 0
+    null = next(line for line in lines if "digits/Coupled null/Best" in line["cells"])
+    assert len(null["cells"]) == 8 and "digits/Refined only/Wrong" in null["cells"]
+
+
+def test_one_noise_file_per_seed_named_by_its_hash(work):
+    folder, _, _ = work
+    files = sorted((folder / "runs" / "noise").iterdir())
+    assert len(files) == len(SEEDS)
+    hashes = {line["seed"]: set() for line in read_lines(folder / "digits.jsonl")}
+    for line in read_lines(folder / "digits.jsonl"):
+        hashes[line["seed"]].add(line["noise_sha256"])
+    assert all(len(found) == 1 for found in hashes.values())
+    assert sorted(f"digits-80-symmetric0.4-s{seed}-{min(found)[:12]}.npz" for seed, found in hashes.items()) == [
+        path.name for path in files
+    ]
+
+
+def test_figures_are_those_of_the_run_counted_by_hand(work):
+    folder, _, planned = work
+    lines = read_lines(folder / "digits.jsonl")
+    for one, line in zip(planned, lines, strict=True):
+        accuracy = [record["test_accuracy"] for record in saved.metrics(folder / "runs" / one.name)]
+        assert line["figures"]["best"] == max(accuracy) and line["figures"]["last"] == accuracy[-1]
+        assert line["figures"]["mean_last_10"] == pytest.approx(sum(accuracy) / 2)
+        rows = read_samples(folder / "runs" / one.name).to_pylist()
+        wrong = [row for row in rows if row["observed"] != row["truth"]]
+        for subset, score in (("low-clean", "observed_reliability"), ("matched low-clean", "clean")):
+            low = [row for row in rows if row[score] < 0.3]
+            both = [row for row in low if row["observed"] != row["truth"]]
+            for name, chosen in ((subset, low), (f"{subset}+noisy", both)):
+                found = line["reliability"][name]
+                right = sum(row["suggested"] == row["truth"] for row in chosen)
+                assert found["n"] == len(chosen)
+                assert found["pseudo_accuracy"] == (pytest.approx(right / len(chosen)) if chosen else None)
+        assert value_of(line, "observed-noisy.n") == len(wrong) == line["reliability"]["all"]["n_noisy"]
+        right_label = [row["clean"] for row in rows if row["observed"] == row["truth"]]
+        wins = sum((a > b["clean"]) + 0.5 * (a == b["clean"]) for a in right_label for b in wrong)
+        assert line["auroc"]["clean"] == pytest.approx(wins / (len(right_label) * len(wrong)))
+        assert set(line["auroc"]) == {"clean", "structure", "observed", "pseudo", "confidence"}
+
+
+def test_the_planned_run_is_the_run_that_was_trained(work):
+    folder, _, planned = work
+    for one in planned:
+        trained = load_config(RunFolder(folder / "runs" / one.name).config, {})
+        assert config_hash(trained) == config_hash(one.config)
+        asked = {key: value for key, value in one.config.model_dump().items() if key not in ("settings", "trace")}
+        asked["trace"] = {"pseudo_gate": False, "reweight": False} if "Coupled null" in str(one.cells) else {}
+        loose = load_config(None, asked)  # as a person would type it
+        assert config_hash(plan(loose).config) == config_hash(one.config)
+
+
+def test_the_hash_knows_settings_and_not_places(work):
+    _, table, _ = work
+    config = config_of(table.cell("RoLR", "Best"), 2, 0)
+    moved = config.model_copy(update={"root": Path("/elsewhere"), "device": "cuda:3", "seed": 5, "precision": "fp32"})
+    assert config_hash(moved) == config_hash(config)
+    for change in ({"epochs": 3}, {"model": "mlp"}, {"subset": None}, {"settings": {**config.settings, "lr": 0.5}}):
+        assert config_hash(config.model_copy(update=change)) != config_hash(config)
+
+
+def test_what_is_done_or_half_done_is_seen(work):
+    folder, table, _ = work
+    lines = read_lines(folder / "digits.jsonl")
+    again = plan_runs(table.pick([]), SEEDS, folder / "runs", lines[1:], epochs=2)
+    assert [one.state for one in again] == [HALF] + [DONE] * 5
+    other = plan_runs(table.pick([]), (7,), folder / "runs", lines, epochs=2)
+    assert {one.state for one in other} == {FRESH}
+    seconds = [line["seconds"] / 2 for line in lines if line["controller"] == "coupled"]
+    base = next(one for one in other if one.config.controller == "coupled")
+    assert base.seconds == pytest.approx(2 * mean(seconds))
+
+
+def test_a_run_is_in_once_and_replaced_only_when_asked(work, tmp_path):
+    folder, table, planned = work
+    results = tmp_path / "deep" / "runs.jsonl"
+    line = line_of(folder / "runs" / planned[0].name, table.cells)
+    assert add_line(results, line) and not add_line(results, {**line, "seconds": 1.0})
+    assert add_line(results, {**line, "id": "another"})
+    assert read_lines(results)[0]["seconds"] == line["seconds"]
+    assert add_line(results, {**line, "seconds": 1.0}, again=True)
+    assert [one["seconds"] for one in read_lines(results)] == [1.0, line["seconds"]]
+    assert [path.name for path in results.parent.iterdir()] == ["runs.jsonl"]
+
+
+def _adds(path, worker):
+    for number in range(10):
+        add_line(path, {"id": f"{worker}-{number % 5}", "cells": [], "figures": {}})
+
+
+def test_several_processes_add_at_once(tmp_path):
+    results = tmp_path / "runs.jsonl"
+    workers = [multiprocessing.get_context("fork").Process(target=_adds, args=(results, worker)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(line["id"] for line in read_lines(results)) == [f"{w}-{n}" for w in range(4) for n in range(5)]
+
+
+def test_a_run_copied_without_checkpoints_is_collected(work, tmp_path):
+    folder, table, planned = work
+    copy = tmp_path / "from-elsewhere" / "one"
+    shutil.copytree(folder / "runs" / planned[0].name, copy, ignore=shutil.ignore_patterns("checkpoints"))
+    assert run_folders([copy.parent]) == [copy] == run_folders([copy])
+    assert line_of(copy, table.cells) == read_lines(folder / "digits.jsonl")[0]
+    with pytest.raises(InputError, match="fills no cell"):
+        line_of(copy, load_table("main").cells)
+    (copy / "samples.parquet").unlink()
+    with pytest.raises(InputError, match="has not finished"):
+        line_of(copy, table.cells)
+    with pytest.raises(InputError, match="no run here"):
+        run_folders([tmp_path / "nowhere"])
+
+
+def test_labels_of_another_rate_fill_no_cell(work, tmp_path):
+    folder, table, planned = work
+    copy = tmp_path / "one"
+    shutil.copytree(folder / "runs" / planned[0].name, copy)
+    where = json.loads((copy / "environment.json").read_text(encoding="utf-8"))
+    where["noise"]["nominal"] = 0.3
+    (copy / "environment.json").write_text(json.dumps(where), encoding="utf-8")
+    with pytest.raises(InputError, match="fills no cell"):
+        line_of(copy, table.cells)
+
+
+def test_checkpoints_can_be_dropped_and_the_line_stays(work, tmp_path):
+    folder, table, planned = work
+    copy = tmp_path / "one"
+    shutil.copytree(folder / "runs" / planned[0].name, copy)
+    before = line_of(copy, table.cells)
+    drop_checkpoints(copy)
+    assert list((copy / "checkpoints").iterdir()) == []
+    assert line_of(copy, table.cells) == before
+
+
+def test_a_changed_noise_file_is_refused(work, tmp_path):
+    folder, _, planned = work
+    file = next((folder / "runs" / "noise").glob("*-s0-*.npz"))
+    shutil.copy(file, tmp_path / f"{file.stem[:-12]}0123456789ab.npz")
+    with pytest.raises(InputError, match="not the one in its name"):
+        with_noise_file(planned[0].config, tmp_path)
+    shutil.copy(file, tmp_path)
+    with pytest.raises(InputError, match="several files of the same noise"):
+        with_noise_file(planned[0].config, tmp_path)
+
+
+def test_a_damaged_results_file_is_refused(tmp_path):
+    results = tmp_path / "runs.jsonl"
+    results.write_text('{"id": "a", "cells": [], "figures": {}}\n{"id": "b"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match="line 2 is no record"):
+        read_lines(results)
+
+
+def test_seconds_per_epoch_come_from_the_benchmark_first(tmp_path):
+    line = {
+        "data": "cifar100",
+        "model": "resnet18",
+        "learner": "rolr",
+        "controller": "trace",
+        "seconds": 100.0,
+        "epochs": 10,
+    }
+    assert seconds_per_epoch([line], None) == {("cifar", "resnet18", "rolr", "trace"): 10.0}
+    bench = tmp_path / "bench_gpu.json"
+    records = [{"run": "rolr+trace", "way": way, "seconds": s} for way, s in (("compiled", 3.0), ("plain", 9.0))]
+    bench.write_text(
+        json.dumps({"epochs": [*records, {"run": "rolr", "way": "captured", "seconds": 4.0}]}), encoding="utf-8"
+    )
+    found = seconds_per_epoch([line], bench)
+    assert found == {("cifar", "resnet18", "rolr", "trace"): 3.0, ("cifar", "resnet18", "rolr", ""): 4.0}
+    cell = load_table("ablation").cell("TRACE", "Best")
+    (planned,) = plan_runs([cell], [0], tmp_path, [], epochs=100, bench=bench)
+    assert planned.seconds == 300.0
+
+
+def test_a_paired_t_test_by_hand():
+    first, second = [75.2, 76.1, 75.9], [74.8, 75.2, 75.5]
+    gaps = [a - b for a, b in zip(first, second, strict=True)]
+    t = mean(gaps) / (stdev(gaps) / math.sqrt(3))
+    # With two degrees of freedom the two-sided p is 1 − t/√(t² + 2).
+    assert paired_t(first, second).p == pytest.approx(1 - t / math.sqrt(t**2 + 2))
+    assert paired_t(second, first).p == pytest.approx(paired_t(first, second).p)
+    assert paired_t([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]).p == 1.0
+    assert paired_t([2.0, 2.1], [1.0, 1.0]).p is None
+    assert paired_t([2.0, 2.1, 2.05], [1.0, 1.0, 1.0]).claim == "higher"
+    assert paired_t([1.0, 1.0, 1.0], [2.0, 2.1, 2.05]).claim == "lower"
+
+
+def row_of(text, start):
+    (found,) = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+def test_the_page_says_what_the_lines_say(work):
+    folder, table, _ = work
+    lines = read_lines(folder / "digits.jsonl")
+    text = page(lines, [table])
+    base = [100 * line["figures"]["best"] for line in lines if "digits/RoLR/Best" in line["cells"]]
+    cells = row_of(text, "RoLR · Best")
+    assert cells[1] == f"{mean(base):.2f} ± {stdev(base):.2f}"
+    assert cells[2:6] == ["31.0", f"{mean(base) - 31:+.2f}", "2", "2 of 40"]
+    assert cells[7] == ", ".join(f"`{line['id']}`" for line in lines if "digits/RoLR/Best" in line["cells"])
+    trace = [100 * line["figures"]["best"] for line in lines if "digits/RoLR + TRACE/Best" in line["cells"]]
+    difference = row_of(text, "RoLR + TRACE − RoLR | Best")
+    assert difference[3] == f"{mean(trace) - mean(base):+.2f}"
+    assert difference[4] == f"0: {trace[0] - base[0]:+.2f}, 42: {trace[1] - base[1]:+.2f}"
+    assert difference[5:] == ["", "none: n < 3"]
+    assert "Refined only − Coupled null" not in text  # one run is no pair
+    assert row_of(text, "Elsewhere") == ["Elsewhere", "published", "1.0", "--", "", "2"]
+    wrong = row_of(text, "RoLR · Wrong")
+    assert float(wrong[1].split()[0]) == round(mean(line["reliability"]["all"]["n_noisy"] for line in lines))
+    assert all(f"`{line['id']}`" in text.partition("## Runs")[2] for line in lines)
+
+
+def test_lengths_are_not_mixed_and_three_seeds_are_tested(work):
+    _, table, _ = work
+    like = {
+        "recipe_epochs": 40,
+        "device": "cpu",
+        "precision": "32",
+        "noise": None,
+        "reliability": None,
+        "data": "digits",
+    }
+    like |= {"learner": "rolr", "controller": None, "revision": None, "started": "2026-01-01", "seconds": 1.0}
+
+    def line(row, seed, epochs, value, noise="n"):
+        figures = {"best": value, "mean_last_10": value}
+        own = {"id": f"{row}-{seed}-{epochs}", "seed": seed, "epochs": epochs, "noise_sha256": f"{noise}{seed}"}
+        return {**like, **own, "cells": [f"digits/{row}/Best"], "figures": figures}
+
+    lines = [line("RoLR", seed, 20, 0.70 + seed / 100) for seed in range(3)]
+    lines += [line("RoLR + TRACE", seed, 20, 0.72 + seed / 100 + seed / 1000) for seed in range(3)]
+    lines += [line("RoLR", 0, 40, 0.9), line("RoLR + TRACE", 0, 40, 0.8, noise="other")]
+    text = page(lines, [table])
+    rows = [row for row in text.splitlines() if row.startswith("| RoLR · Best")]
+    assert [row.split("|")[2].strip() for row in rows] == ["90.00", "71.00 ± 1.00"]
+    assert "| ours |  | 90.00 |" in text
+    difference = row_of(text, "RoLR + TRACE − RoLR | Best")  # the forty-epoch runs had other labels
+    t = 2.1 / (0.1 / math.sqrt(3))
+    assert difference[2:] == [
+        "20",
+        "+2.10",
+        "0: +2.00, 1: +2.10, 2: +2.20",
+        f"{1 - t / math.sqrt(t**2 + 2):.3f}",
+        "higher",
+    ]
+
+
+def test_a_line_for_a_cell_that_is_not_there_is_refused(work):
+    _, table, _ = work
+    with pytest.raises(InputError, match="no cell of a table"):
+        page([{"id": "a", "cells": ["digits/Nobody/Best"]}], [table])
+
+
+def test_the_page_of_results_is_up_to_date():
+    lines = read_lines(ROOT / results_file(TABLES))
+    made = page(lines, map(load_table, TABLES))
+    told = "python -m labeltrace.experiments.page > docs/results.md"
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == made, told
+
+
+def test_a_failed_run_does_not_stop_the_others(work, tmp_path, monkeypatch):
+    folder, table, planned = work
+
+    def run_all(configs, out, bars, jobs, *, resume, ended):
+        for place, name in enumerate(configs):
+            ended(name, "the loss is not finite" if place == 1 else None)
+
+    monkeypatch.setattr("labeltrace.experiments.runner.run_all", run_all)
+    bars = GridBars(Console(quiet=True), {one.name: 2 for one in planned})
+    failed = fill(planned, folder / "runs", tmp_path / "runs.jsonl", table.cells, bars)
+    assert failed == {planned[1].name: "the loss is not finite"}
+    assert len(read_lines(tmp_path / "runs.jsonl")) == 5
