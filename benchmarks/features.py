@@ -8,12 +8,16 @@ average precision of the queue and by the share of suggestions that are right.
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from rich.console import Console
 from sklearn import datasets
 
@@ -48,16 +52,12 @@ def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def main() -> None:
     """Run every recipe on every set and write what came out."""
-    records = []
     todo = [(s, rate, seed, recipe) for s in sets() for rate in RATES for seed in SEEDS for recipe in RECIPES]
-    data = sets()
-    with Bars(Console(stderr=True)) as bars:
-        for number, (name, rate, seed, recipe) in enumerate(todo):
-            bars.show("recipes", len(todo), number, f"{name} {rate} {seed} {recipe}", unit="runs")
-            found = one(*data[name], rate, seed, *RECIPES[recipe])
-            records.append(
-                {"set": name, "held_out": name not in SEEN, "rate": rate, "seed": seed, "recipe": recipe, **found}
-            )
+    records = []
+    with Bars(Console(stderr=True)) as bars, ProcessPoolExecutor(os.cpu_count(), initializer=quiet) as pool:
+        for number, record in enumerate(pool.map(one, todo)):
+            records.append(record)
+            bars.show("recipes", len(todo), number + 1, f"{record['set']} {record['recipe']}", unit="runs")
     write_result(
         {"command": "python benchmarks/features.py", "runs": records, "environment": environment()},
         Path("results/features.json"),
@@ -73,15 +73,23 @@ def main() -> None:
             print(f"  {recipe}: " + "  ".join(f"{key} {100 * value:.1f}" for key, value in means.items()))
 
 
-def one(x: np.ndarray, y: np.ndarray, rate: float, seed: int, epochs: int, noise: float) -> dict[str, float]:
+def one(asked: tuple[str, float, int, str]) -> dict[str, object]:
     """Return how well wrong labels were found in one run."""
+    name, rate, seed, recipe = asked
+    (x, y), (epochs, noise) = sets()[name], RECIPES[recipe]
     data, _ = add_noise(from_arrays(x, y, name="features"), "symmetric", rate, seed)
     data = replace(data, views=replace(data.views, noise=noise))
-    config = RunConfig.model_validate(
-        {**feature_recipe(len(x)), "epochs": epochs, "seed": seed, "device": "cpu", "checkpoint_seconds": 1e6}
-    )
+    changes = {"epochs": epochs, "seed": seed, "device": "cpu", "checkpoint_seconds": 1e6}
+    config = RunConfig.model_validate({**feature_recipe(len(x)), **changes})
     with tempfile.TemporaryDirectory() as folder:
-        return measure(run(config, Path(folder) / "run", dataset=data)[1])
+        found = measure(run(config, Path(folder) / "run", dataset=data)[1])
+    return {"set": name, "held_out": name not in SEEN, "rate": rate, "seed": seed, "recipe": recipe, **found}
+
+
+def quiet() -> None:
+    """One thread for each process; no word of neighbours that a small set does not have."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def space(tmp_path, request):
 # Manifests
 
 
-@fuzzed(170, manifest=manifests(), flags=FLAGS, absolute=st.booleans())
+@fuzzed(100, manifest=manifests(), flags=FLAGS, absolute=st.booleans())
 def test_manifests(space, manifest, flags, absolute):
     name, content, cells = manifest
     with space() as folder:
@@ -139,7 +139,7 @@ def test_parquet(space, table, flags, spoil, chunk):
 
 
 @fuzzed(
-    150,
+    80,
     files=st.lists(
         st.tuples(images(), SUFFIXES, rarely(NAMES, st.just("")), st.integers(0, 2)), min_size=2, max_size=6
     ),
@@ -511,7 +511,7 @@ def _seed(flags):
 
 
 @fuzzed(
-    110,
+    60,
     pairs=st.lists(
         st.tuples(
             rarely(

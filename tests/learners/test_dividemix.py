@@ -549,7 +549,7 @@ def test_an_epoch_without_a_clean_sample_is_in_the_record(tmp_path, monkeypatch)
     monkeypatch.setattr(
         ScorePass,
         "finish",
-        lambda self: dataclasses.replace(s := finish(self), posterior=torch.zeros_like(s.posterior)),
+        lambda self, **o: dataclasses.replace(s := finish(self, **o), posterior=torch.zeros_like(s.posterior)),
     )
     trained = train(toy.config("dividemix", controller="coupled", epochs=2), tmp_path / "run", dataset=toy.blobs())
     assert trained.metrics[1]["notes"] == [

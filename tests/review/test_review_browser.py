@@ -1,6 +1,5 @@
 """The review page in a real browser: what is seen, what the keys do, and what a kill leaves."""
 
-import contextlib
 import shutil
 import signal
 import time
@@ -8,7 +7,7 @@ import time
 import pytest
 
 import reviewing
-from reviewing import Browser, serving
+from reviewing import Browser
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -92,28 +91,6 @@ def page(driver):
     yield page
     assert page.console() == []
     driver.get("about:blank")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return reviewing.digits_run(tmp_path_factory.mktemp("digits") / "run")
-
-
-@pytest.fixture
-def folder(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture
-def opened():
-    """Serve a run until the test ends; taken before `page`, so that the page is gone before the server."""
-    with contextlib.ExitStack() as stack:
-        yield lambda folder: stack.enter_context(serving(folder))
-
-
-@pytest.fixture
-def server(folder, opened):
-    return opened(folder)
 
 
 def test_pictures_and_similar_samples_load(server, page):

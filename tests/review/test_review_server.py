@@ -1,6 +1,5 @@
 """The server of the review page: who may talk to it, what it shows, and what the command says."""
 
-import contextlib
 import csv
 import io
 import json
@@ -35,30 +34,8 @@ from labeltrace.review.server import ReviewServer
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return reviewing.digits_run(tmp_path_factory.mktemp("digits") / "run")
-
-
-@pytest.fixture(scope="module")
 def with_features(tmp_path_factory):
     return reviewing.features_run(tmp_path_factory.mktemp("features") / "run")
-
-
-@pytest.fixture
-def folder(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture
-def opened():
-    """Serve a run until the test ends."""
-    with contextlib.ExitStack() as stack:
-        yield lambda folder: stack.enter_context(serving(folder))
-
-
-@pytest.fixture
-def server(folder, opened):
-    return opened(folder)
 
 
 @pytest.fixture
