@@ -9,10 +9,10 @@ demo: .venv/ready
 	$(RUN) -m labeltrace demo
 
 test: .venv/ready
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -n auto --dist loadfile -m "not slow"
 
 test-all: .venv/ready
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto --dist loadfile
 
 check: .venv/ready
 	$(RUN) -m ruff check .

@@ -47,6 +47,7 @@ from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, per
 from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, squared_error, warmup_loss
+from labeltrace.learners.together import together
 from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (LiJunnan1992/DivideMix)"
@@ -335,15 +336,19 @@ class DivideMix(Learner):
     def guess(self, member: int, epoch: int | Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs [2B, …], targets [2B, C] and weights [2B] of unlabelled samples; no label is looked at."""
         views = self.two_views(batch)
-        own = [self.networks[member](view).logits.float().softmax(1) for view in views]
-        peer = self.networks[1 - member](torch.cat(views)).logits.float().softmax(1).chunk(2)
+        both = torch.cat(views)
+        own, peer = together(
+            both.device,
+            lambda: [self.networks[member](view).logits.float().softmax(1) for view in views],
+            lambda: self.networks[1 - member](both).logits.float().softmax(1).chunk(2),
+        )
         target = self.sharpen(torch.stack([*own, *peer]).mean(0))
         weight = torch.ones_like(target[:, 0])
         if self.controller is not None and self.settings.trace_unlabelled:
             none = torch.zeros_like(weight)
             _, trust = self.controller.reliabilities(none, none, None, target.amax(1), epoch)
             weight = self.controller.weigh(none, trust)
-        return torch.cat(views), target.repeat(2, 1), weight.repeat(2)
+        return both, target.repeat(2, 1), weight.repeat(2)
 
     def two_views(self, batch: Batch) -> list[Tensor]:
         """Return two independent weak views of a batch."""

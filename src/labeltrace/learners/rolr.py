@@ -31,6 +31,7 @@ from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, warmup_loss
+from labeltrace.learners.together import together
 from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (chenmc1996/Robust-LR)"
@@ -187,7 +188,7 @@ class RoLR(Learner):
         network, peer = self.networks[member], self.networks[1 - member]
         with torch.no_grad():
             weak = self.views.weak(batch.inputs, batch.draws.fork(0))
-            own, other = network(weak), peer(weak)
+            own, other = together(weak.device, lambda: network(weak), lambda: peer(weak))
             votes = own.logits.softmax(1), other.logits.softmax(1)
             clean = self.memory["posterior"][batch.index, 1 - member]
             structure = controller.batch_structure([own.features, other.features], clean)
