@@ -60,8 +60,10 @@ def main() -> None:
     with Bars(Console()) as bars:
         run_all(configs, out, bars, arguments.jobs, resume=True)
     record = {
-        "command": "python benchmarks/learners.py "
-        + " ".join(f"{key} {value}" for key, value in shared.items() if value),
+        "command": " ".join(
+            ["python benchmarks/learners.py", arguments.data]
+            + [f"--{key} {shared[key]}" for key in ("subset", "model", "epochs", "noise", "rate") if shared[key]]
+        ),
         "noise": f"{arguments.noise}, rate {arguments.rate}",
         "seeds": arguments.seeds,
         "seconds": round(time.perf_counter() - started),
@@ -103,6 +105,7 @@ def row(name: str, seed: int, folder: Path) -> dict[str, object]:
         "noise_sha256": noise.sha256,
         "rate": noise.actual,
         "device": where["device"],
+        "torch": where["torch"],
         "revision": where["revision"],
         "seconds": round(sum(record["seconds"] for record in metrics), 1),
         **figures(folder),
@@ -113,10 +116,10 @@ def page(record: dict) -> str:
     """Return the results as a Markdown table: mean ± standard deviation over the seeds, in per cent."""
     first = record["runs"][0]
     lines = [
-        f"# Learners: {record['command'].split()[3]}, {record['noise']}",
+        f"# Learners: {record['command'].split()[2]}, {record['noise']}",
         "",
         f"`{record['command']}` on {record['environment']['date']}: seeds {', '.join(map(str, record['seeds']))}, "
-        f"{first['model']}, recipe `{first['preset']}`, {first['device']}, torch {record['environment']['torch']}. "
+        f"{first['model']}, recipe `{first['preset']}`, {_all(record, 'device')}, torch {_all(record, 'torch')}. "
         "Mean ± standard deviation over seeds, per cent; every run is a row of the JSON file beside this page.",
         "",
         "| run | epochs | " + " | ".join(COLUMNS.values()) + " | TRACE − base, by seed |",
@@ -136,6 +139,11 @@ def page(record: dict) -> str:
         gains = ", ".join(f"{100 * (one['mean_last_10'] - two['mean_last_10']):+.1f}" for one, two in pairs)
         lines.append(f"| {name} | {found[0]['epochs']} | " + " | ".join(cells) + f" | {gains or '–'} |")
     return "\n".join(lines) + "\n"
+
+
+def _all(record: dict, key: str) -> str:
+    """What the runs have under `key`, each once."""
+    return " and ".join(sorted({run[key] for run in record["runs"]}))
 
 
 if __name__ == "__main__":
