@@ -1,8 +1,8 @@
 """Every learner on the same wrong labels, as published and with TRACE, over three seeds.
 
 Run: python benchmarks/learners.py digits
-     python benchmarks/learners.py cifar10 --root DATA --subset 5000 --epochs 60 --model resnet18 --jobs 8
-Writes results/learners_<data>.json (every run) and .md (the table). The noise differs from seed to seed; within a seed
+     python benchmarks/learners.py cifar10 --root DATA --subset 5000 --epochs 40 --model resnet18 --name cifar10_5k
+Writes results/learners_<name>.json (every run) and .md (the table). The noise differs from seed to seed; within a seed
 all runs train on the same labels. A second call goes on where the first was stopped.
 """
 
@@ -47,9 +47,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
     parser.add_argument("--learners", nargs="+", default=list(learners), choices=list(learners))
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
-    parser.add_argument("--out", type=Path, help="folder of the runs (default: runs/learners-<data>)")
+    parser.add_argument("--name", help="of the results (default: that of the data)")
+    parser.add_argument("--out", type=Path, help="folder of the runs (default: runs/learners-<name>)")
     arguments = parser.parse_args()
-    out = arguments.out or Path(f"runs/learners-{arguments.data}")
+    name = arguments.name or Path(arguments.data).stem
+    out = arguments.out or Path(f"runs/learners-{name}")
     shared = {name: getattr(arguments, name) for name in ("data", "root", "subset", "model", "epochs", "noise", "rate")}
     configs = {
         f"{name}-s{seed}": RunConfig.model_validate({**shared, **change, "seed": seed})
@@ -72,7 +74,7 @@ def main() -> None:
             row(name, seed, out / f"{name}-s{seed}") for name in runs(arguments.learners) for seed in arguments.seeds
         ],
     }
-    stem = RESULTS / f"learners_{Path(arguments.data).stem}"
+    stem = RESULTS / f"learners_{name}"
     stem.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     stem.with_suffix(".md").write_text(page(record), encoding="utf-8")
     print(stem.with_suffix(".md").read_text(encoding="utf-8"))
