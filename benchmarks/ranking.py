@@ -49,7 +49,7 @@ def main() -> None:
     rows = [row(path) for path in runs]
     mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in rankings}
     record = {
-        "command": f"python benchmarks/ranking.py {' '.join([arguments.name, *map(str, arguments.runs)])}",
+        "command": f"python benchmarks/ranking.py {' '.join([arguments.name, *(run.name for run in arguments.runs)])}",
         "date": date.today().isoformat(),
         "labeltrace": labeltrace.__version__,
         "revision": code_revision(),
