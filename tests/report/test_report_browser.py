@@ -2,37 +2,23 @@
 
 import base64
 import json
-import shutil
 
 import pytest
 
 import reported
+from browser import chromium
 from labeltrace.diagnostics.runs import Run
 from labeltrace.engine import RunConfig
 from labeltrace.report import write_report
 from labeltrace.runs import run as train_run
-
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytest.importorskip("selenium", reason="selenium is not installed")
-if not (BROWSER and DRIVER):
-    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
 
 LONG = "a-name-of-a-class-that-nobody-would-call-short-and-that-has-no-spaces-at-all"
 
 
 @pytest.fixture(scope="module")
 def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+    with chromium("--disable-gpu", logs=("browser", "performance")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

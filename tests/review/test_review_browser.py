@@ -1,26 +1,20 @@
 """The review page in a real browser: what is seen, what the keys do, and what a kill leaves."""
 
-import shutil
 import signal
 import time
 
 import pytest
 
 import reviewing
+from browser import chromium
 from reviewing import Browser
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
-webdriver = pytest.importorskip("selenium.webdriver")
 
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium with its driver here (Debian: apt install chromium chromium-driver)"
-)
 PATIENCE = 30  # seconds; a busy machine is slow
 MANY = tuple(f"kind {number:04}" for number in range(1000))
 
@@ -66,14 +60,8 @@ class Page:
 
 @pytest.fixture(scope="module")
 def driver():
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,860"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    with chromium("--window-size=1280,860") as driver:
+        yield driver
 
 
 @pytest.fixture

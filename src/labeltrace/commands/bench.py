@@ -18,6 +18,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+Out = Annotated[Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+
 
 @app.command()
 def data(
@@ -27,10 +30,8 @@ def data(
     size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the pictures in the files.")] = "500x375",
     workers: Annotated[int | None, typer.Option(help="Processes that decode (default: one per core).")] = None,
     repeats: Annotated[int, typer.Option(help="Passes of each way; they take turns, the best counts.")] = 3,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """Reading of image folders: images per second and peak memory, beside a plain Pillow DataLoader.
 
@@ -74,10 +75,8 @@ def growth(
         list[str] | None,
         typer.Option(metavar="N", help="How many samples; once for each size. 1e4, 1e5, 1e6 and 1e7 if none is given."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """What grows with the training set: time and memory of scores, mixture fit, sample memory and samples table.
 
@@ -95,10 +94,8 @@ def cpu(
     epochs: Annotated[int, typer.Option(min=2, help="Of a run on digits; its second half counts.")] = 6,
     batches: Annotated[int, typer.Option(min=1, help="Of an epoch of ResNet-18.")] = 6,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each; they take turns, the median counts.")] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """Training on the cores at hand: an epoch of digits for every learner, and our loop beside a plain PyTorch loop.
 
@@ -123,10 +120,8 @@ def gpu(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Epochs that count; the median is taken.")] = 3,
     samples: Annotated[str, typer.Option(metavar="N", help="Of the synthetic training set.")] = "50000",
-    out: Annotated[
-        Path | None, typer.Option(help="Also write the figures and the environment to this JSON file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """An epoch on the GPU, steps plain, captured and compiled, as published and with TRACE, beside the device's floor.
 

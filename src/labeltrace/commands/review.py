@@ -74,7 +74,8 @@ def _export(run: Path, export: Path, only_reviewed: bool, as_json: bool) -> None
     from labeltrace.review.store import KEEP, RELABEL, SKIP, Store
 
     check_file(export, "--export", (".csv",))
-    table, file = read_samples(RunFolder.open(run).path), RunFolder.open(run).review
+    folder = RunFolder.open(run)
+    table, file = read_samples(folder.path), folder.review
     decisions = []
     if file.exists():  # else nobody has decided anything, and an export leaves no file behind that says so
         store = Store(file, table)

@@ -142,11 +142,8 @@ class Run:
         if not self.checkpoint.exists():
             raise InputError(f"{self.checkpoint}: no such checkpoint; the run has not come so far, or has no test set")
         planned, state = self.plan, read_checkpoint(self.checkpoint)
-        like = planned.dataset.train.inputs
-        sample = torch.zeros((2, *like.shape[1:]), dtype=like.dtype if isinstance(like, Tensor) else torch.uint8)
         with torch.random.fork_rng(devices=[]):
-            network = planned.make_network()
-            network = planned.learner.extend(planned.settings, network, planned.dataset.views.plain(sample))
+            network = planned.extended(planned.make_network())
         try:
             network.load_state_dict(state["networks"][member])
         except (RuntimeError, IndexError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from labeltrace.control import Controller, Coupled, Trace, TraceConfig
 from labeltrace.control.schedule import shrink
@@ -56,6 +56,12 @@ class Plan:
     controller: Controller | None
     trace: TraceConfig
     make_network: Callable[[], nn.Module]
+
+    def extended(self, network: nn.Module) -> nn.Module:
+        """Return a network with what the learner adds to it."""
+        like = self.dataset.train.inputs
+        sample = torch.zeros((2, *like.shape[1:]), dtype=like.dtype if isinstance(like, Tensor) else torch.uint8)
+        return self.learner.extend(self.settings, network, self.dataset.views.plain(sample))
 
 
 def plan(

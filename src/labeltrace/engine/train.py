@@ -240,9 +240,7 @@ class Training:
                 report = load_weights(network, config.weights)
                 if member == 0 and restart is None:
                     self.reporter.note(report)
-            like = planned.dataset.train.inputs
-            sample = torch.zeros((2, *like.shape[1:]), dtype=like.dtype if isinstance(like, Tensor) else torch.uint8)
-            return planned.learner.extend(planned.settings, network, planned.dataset.views.plain(sample))
+            return planned.extended(network)
 
     def train(self, resume: bool) -> Trained:
         """Train to the end, from the beginning or from the state on disk."""
