@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from labeltrace import __version__
-from labeltrace.engine.device import device_name
-from labeltrace.engine.folder import code_revision, finite
+from labeltrace.engine.folder import finite
+from labeltrace.engine.start import machine
 from labeltrace.files import write_atomically
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, processor, cores, GPU, code revision and date.
+    """Return versions, device, cores, threads, code revision and date.
 
     >>> environment()["cores"] >= 1
     True
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return {
-        "labeltrace": __version__,
-        "revision": code_revision(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "device": device_name(device),
-        "cores": os.cpu_count() or 1,
-        "date": datetime.now(timezone.utc).date().isoformat(),
-    }
+    today = datetime.now(timezone.utc).date().isoformat()
+    return {**machine(device), "cores": os.cpu_count() or 1, "threads": torch.get_num_threads(), "date": today}
 
 
 def write_result(result: dict[str, Any], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from labeltrace.audit import class_names, read_samples
 from labeltrace.data import Dataset, Split
 from labeltrace.data.feed import Feed
-from labeltrace.data.noise.kinds import label_hash
 from labeltrace.diagnostics.cka import linear_cka
 from labeltrace.diagnostics.gradients import BATCH, BATCHES, gradient_figures
 from labeltrace.diagnostics.probe import linear_probe
@@ -31,6 +29,7 @@ from labeltrace.diagnostics.values import mean
 from labeltrace.engine import Plan, Reporter, RunFolder, load_config, plan
 from labeltrace.engine.checkpoint import read_checkpoint
 from labeltrace.engine.device import make_fabric
+from labeltrace.engine.start import check_data
 from labeltrace.errors import InputError, nearest
 from labeltrace.files import is_file
 from labeltrace.models import check_pooling
@@ -93,9 +92,7 @@ class Run:
         """The run resolved, with its dataset."""
         dataset, make_network, reporter = self._given
         planned = plan(self.config, dataset, make_network, reporter)
-        began = json.loads(self.folder.environment.read_text(encoding="utf-8"))["labels_sha256"]
-        if label_hash(planned.dataset.train.labels) != began:
-            raise InputError(f"{self.folder.path}: its data has other labels now than when it was trained")
+        check_data(self.folder, planned)
         return planned
 
     @cached_property

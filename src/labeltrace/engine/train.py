@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +16,22 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from labeltrace import __version__
 from labeltrace.control import Controller
-from labeltrace.data import BadImage, Dataset, save_noise
-from labeltrace.data.names import Names
-from labeltrace.data.noise.kinds import label_hash
-from labeltrace.data.prepare import write_skipped
+from labeltrace.data import BadImage, Dataset
 from labeltrace.data.workers import WorkerDied
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.compiled import WORTH, CompiledViews, can_compile, compile_network
 from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
-from labeltrace.engine.folder import RunFolder, code_revision, finite
+from labeltrace.engine.folder import RunFolder, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
 from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
 from labeltrace.engine.plan import Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
+from labeltrace.engine.start import check_data, write_start
 from labeltrace.engine.tensorboard import TensorBoard, writer_type
 from labeltrace.errors import InputError
-from labeltrace.files import write_atomically
 from labeltrace.learners import Learner
 from labeltrace.models import load_weights
 from labeltrace.scoring import SampleMemory, Scores
@@ -151,7 +144,7 @@ def train(
         planned = plan(config, dataset, make_network, said)
         check_batches(planned.settings, ranks.size)
         if resume:
-            _same_labels(folder, planned)
+            check_data(folder, planned)
         elif planned.config.tensorboard:
             writer_type()
         return planned
@@ -247,7 +240,14 @@ class Training:
         epochs = self.plan.settings.epochs
         done = self._restore() if resume else 0
         if not resume and self.ranks.first:
-            self._write_start()
+            write_start(
+                self.folder,
+                self.plan,
+                self.fabric.device,
+                precision=self.fabric._precision.precision,
+                ranks=self.ranks.size,
+                bytes_per_sample=self.memory.bytes_per_sample,
+            )
         self.reporter.note(self._headline(done))
         self.reporter.start(self.folder.path.name, epochs, done)
         writes = self.ranks.first
@@ -426,38 +426,6 @@ class Training:
         self.checkpoints.epoch = int(state["epoch"])
         return self.checkpoints.epoch
 
-    def _write_start(self) -> None:
-        """Everything that repeats the run, before its first epoch; config.yaml comes last and makes it a run."""
-        plan, folder = self.plan, self.folder
-        if plan.noise is not None:
-            save_noise(folder.noise, plan.dataset.train.labels.numpy(), plan.noise)
-        if plan.skipped:
-            write_atomically(folder.bad_images, lambda path: write_skipped(plan.skipped, path))
-        environment = {
-            "labeltrace": __version__,
-            "revision": code_revision(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "platform": platform.platform(),
-            "device": device_name(self.fabric.device),
-            "precision": self.fabric._precision.precision,
-            "threads": torch.get_num_threads(),
-            "ranks": self.ranks.size,
-            "seed": plan.config.seed,
-            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "train_samples": len(plan.dataset.train),
-            "labels_sha256": label_hash(plan.dataset.train.labels),
-            "ids_sha256": _ids_hash(plan.dataset),
-            "bad_images": len(plan.skipped),
-            "classes": list(plan.dataset.classes),
-            "noise": None if plan.noise is None else plan.noise.to_dict(),
-            "bytes_per_sample": self.memory.bytes_per_sample,
-        }
-        text = json.dumps(environment, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(folder.environment, lambda path: path.write_text(text, encoding="utf-8"))
-        config = dump_config(plan.config)
-        write_atomically(folder.config, lambda path: path.write_text(config, encoding="utf-8"))
-
 
 def _saved_epochs(folder: RunFolder) -> int | None:
     """How many epochs the checkpoint on disk has behind it; None where there is no run."""
@@ -467,24 +435,3 @@ def _saved_epochs(folder: RunFolder) -> int | None:
         return int(read_checkpoint(folder.last)["epoch"]) if folder.last.exists() else 0
     except InputError:
         return 0
-
-
-def _same_labels(folder: RunFolder, planned: Plan) -> None:
-    """A resumed run trains on the labels it began with, or not at all."""
-    environment = json.loads(folder.environment.read_text(encoding="utf-8"))
-    began = environment["labels_sha256"]
-    now = label_hash(planned.dataset.train.labels)
-    if began != now:
-        raise InputError(
-            f"{folder.path}: it began with labels {began[:12]}, now they are {now[:12]}; "
-            "the dataset has changed since it began"
-        )
-    classes, ids = list(planned.dataset.classes), _ids_hash(planned.dataset)
-    if environment.get("classes", classes) != classes:
-        raise InputError(f"{folder.path}: the names of the classes have changed since it began")
-    if environment.get("ids_sha256", ids) != ids:
-        raise InputError(f"{folder.path}: samples have been replaced, renamed or put in another order since it began")
-
-
-def _ids_hash(dataset: Dataset) -> str:
-    return Names(map(dataset.train.id_of, range(len(dataset.train)))).sha256()
