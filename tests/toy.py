@@ -36,6 +36,7 @@ def config(learner="rolr", **changes):
     quick["settings"] = {
         "batch_size": 16,
         **({"warmup": 1} if learner != "cross_entropy" else {}),
+        **({"history": 2} if learner == "selfie" else {}),  # so that a few epochs reach every part of the method
         **changes.pop("settings", {}),
     }
     return RunConfig.model_validate({**quick, **changes})

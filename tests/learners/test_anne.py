@@ -13,8 +13,9 @@ from labeltrace.data import from_arrays
 from labeltrace.data.draws import Draws
 from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
-from labeltrace.learners.anne import ANNE, ANNESettings, balanced_repeats, feature_consistency
-from labeltrace.learners.heads import Headed, RowNorm
+from labeltrace.learners.anne import ANNE, ANNESettings
+from labeltrace.learners.balanced import balanced_repeats
+from labeltrace.learners.heads import Headed, RowNorm, feature_consistency
 from labeltrace.learners.mixing import permutation
 from labeltrace.learners.settings import resolve
 from labeltrace.models import build_model

@@ -14,9 +14,10 @@ from labeltrace.data.draws import Draws
 from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners import DISC
-from labeltrace.learners.disc import DISCSettings, generalised_cross_entropy, mix_among
-from labeltrace.learners.mixing import BetaWeight
+from labeltrace.learners.disc import DISCSettings
+from labeltrace.learners.mixing import BetaWeight, mix_among
 from labeltrace.learners.settings import resolve
+from labeltrace.learners.terms import generalised_cross_entropy
 from labeltrace.models import build_model
 from labeltrace.scoring import SampleMemory, Scores
 

@@ -20,7 +20,7 @@ from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, squared_error
 from labeltrace.models import build_model
 from labeltrace.models.output import Output
-from labeltrace.scoring import SampleMemory, Scores, loss_posterior
+from labeltrace.scoring import SampleMemory, Scores
 from labeltrace.scoring.posterior import _e_step
 
 B, C = 8, 3
@@ -369,17 +369,6 @@ def test_only_the_epochs_samples_are_divided():
     assert not learner.memory["posterior"].isnan().any() and not learner.memory["structure"].isnan().any()
 
 
-def test_loss_window_averages_the_last_losses():
-    learner = make(loss_window=2, size=12)
-    g = torch.Generator().manual_seed(0)
-    losses = [torch.rand(2, 12, generator=g) for _ in range(3)]
-    for loss in losses:
-        learner.remember(scores_of(torch.ones(2, 12), loss), torch.arange(12))
-    scaled = [(x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) for x in losses]
-    wanted = torch.stack([loss_posterior(row) for row in (scaled[1] + scaled[2]) / 2])
-    assert torch.allclose(learner.memory["posterior"].T, wanted, atol=1e-5)
-
-
 def test_trace_before_its_start_is_the_base_in_either_order():
     b = batch()
     for order in ("base", "trace"):
@@ -496,6 +485,9 @@ def test_warm_up_entropy():
     [
         ("cifar", (300, 10, 64, 25.0, 0.5, 4.0, True)),
         ("cifar100", (300, 30, 64, 150.0, 0.5, 4.0, True)),
+        ("cifar10n", (300, 10, 64, 25.0, 0.5, 4.0, True)),
+        ("cifar100n", (300, 30, 64, 150.0, 0.5, 4.0, True)),
+        ("oracle_cifar10n_low", (300, 10, 64, 0.0, 0.5, 4.0, True)),
         ("oracle_cifar10_20", (300, 10, 64, 0.0, 0.5, 4.0, True)),
         ("oracle_cifar10_90", (300, 10, 64, 50.0, 0.6, 4.0, True)),
         ("oracle_cifar100_20", (300, 30, 64, 25.0, 0.5, 4.0, True)),
@@ -507,6 +499,8 @@ def test_warm_up_entropy():
 def test_recipes(preset, wanted):
     s, _ = resolve(DivideMixSettings, DivideMix.presets[preset], {}, None)
     assert (s.epochs, s.warmup, s.batch_size, s.lambda_u, s.threshold, s.alpha, s.unlabelled) == wanted
+    structured = preset in ("clothing1m", "cifar10n", "cifar100n", "oracle_cifar10n_low")
+    assert s.warmup_entropy == structured
 
 
 def test_only_oracle_recipes_know_the_noise():

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from labeltrace import Coupled, Trace
-from labeltrace.learners.dropping import kept_only, per_kept, takes_over, where
+from labeltrace.learners.dropping import kept_only, per_kept, repeated, takes_over, where
 from labeltrace.learners.rates import stepped
 
 
@@ -50,3 +50,13 @@ def test_stepped_rates():
     assert [stepped(1.0, 0.1, t, 10, 10) for t in (9, 10, 19, 20, 29, 30)] == pytest.approx(
         [1.0, 0.1, 0.1, 0.01, 0.01, 0.001]
     )
+
+
+@pytest.mark.parametrize(
+    ("used", "rows", "counted"),
+    [("111", [0, 1, 2], [1, 1, 1]), ("000", [0, 1, 2], [0, 0, 0]), ("001", [2, 2, 2], [1, 0, 0])],
+)
+def test_a_batch_is_filled_with_the_used_samples(used, rows, counted):
+    found, turn, first = repeated(torch.tensor([mark == "1" for mark in used]))
+    assert found.tolist() == rows and first.tolist() == counted
+    assert torch.equal(found[turn], found)

@@ -148,6 +148,7 @@ def test_warm_up_and_ramp_count_from_its_own_longer_warm_up():
     [
         ("cifar", (300, 20, 25.0, 1e-6, 0.5)),
         ("cifar100", (300, 50, 150.0, 1e-6, 0.5)),
+        ("cifar100n", (300, 50, 150.0, 1e-6, 0.5)),
         ("oracle_cifar10_20", (300, 20, 0.0, 1e-6, 0.5)),
         ("oracle_cifar100_90", (300, 50, 150.0, 1e-6, 0.6)),
         ("clothing1m", (80, 1, 0.0, 1e-6, 0.5)),

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -203,25 +202,12 @@ def test_warm_up_entropy():
     assert float(damped.loss) < float(plain.loss)
 
 
-def test_loss_window_averages_the_last_losses():
-    learner = make(loss_window=2, size=6)
-    rng = np.random.default_rng(0)
-    losses = [torch.tensor(rng.random((2, 6)), dtype=torch.float32) for _ in range(3)]
-
-    def scores(loss):
-        ones = torch.ones(2, 6)
-        return Scores(loss, ones, None, None, torch.zeros(6), ones[0], ones[0].bool())
-
-    for loss in losses:
-        learner.remember(scores(loss), torch.arange(len(loss[0])))
-    scaled = [(x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) for x in losses]
-    wanted = torch.stack([loss_posterior(row) for row in (scaled[1] + scaled[2]) / 2])
-    assert torch.allclose(learner.memory["posterior"].T, wanted, atol=1e-5)
-
-
 def test_recipes():
     settings, recipe = resolve(RoLRSettings, RoLR.presets["cifar"], {}, 103)
     assert (recipe, settings.epochs, settings.warmup, settings.lr_drop) == (515, 103, 3, 80)
     assert (settings.batch_size, settings.passes) == (448, 2)
     table, _ = resolve(RoLRSettings, RoLR.presets["appendix_a"], {"warmup": 15}, None)
     assert (table.epochs, table.batch_size, table.passes, table.lr_drop + table.warmup) == (500, 64, 1, 400)
+    for name, (prior, entropy) in {"cifar": (1, 0), "oracle_80": (2, 0), "oracle_asymmetric": (1, 1)}.items():
+        known, _ = resolve(RoLRSettings, RoLR.presets[name], {}, None)
+        assert (known.lambda_p, known.warmup_entropy) == (prior, entropy)

@@ -265,6 +265,7 @@ def test_recipes():
     assert (recipe, cifar.warmup, cifar.lr_drop, cifar.lr_drop_again, cifar.plus_epochs) == (200, 15, 20, 40, 0)
     plus, _ = resolve(SELCSettings, SELC.presets["plus"], {}, 200)
     assert (plus.epochs, plus.plus_epochs) == (200, 100)
+    assert resolve(SELCSettings, SELC.presets["cifar100"], {}, None)[0].warmup == 25
     points = [
         resolve(SELCSettings, SELC.presets[f"oracle_{data}_{rate}"], {}, None)[0].warmup
         for data in ("cifar10", "cifar100")

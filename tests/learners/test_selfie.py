@@ -16,8 +16,10 @@ from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.engine.checkpoint import read_checkpoint
 from labeltrace.learners import Selfie
-from labeltrace.learners.selfie import SelfieSettings, clean_count, smallest, step_rows, still_statistics
+from labeltrace.learners.dropping import smallest
+from labeltrace.learners.selfie import SelfieSettings, clean_count
 from labeltrace.learners.settings import resolve
+from labeltrace.learners.still import still_statistics
 from labeltrace.models import build_model
 from labeltrace.scoring import SampleMemory, Scores, loss_posterior
 
@@ -244,15 +246,6 @@ def test_a_step_updates_running_statistics_once_and_by_its_samples():
     rows = [used[i % len(used)] for i in range(8)]
     mean = network.layers[0][0](b.inputs[rows]).mean(0).detach()
     assert torch.allclose(norm.running_mean, 0.1 * mean, atol=1e-6)
-
-
-def test_rows_of_a_step():
-    rows, counted = step_rows(torch.tensor([True, True, True]))
-    assert rows.tolist() == [0, 1, 2] and counted.all()
-    rows, counted = step_rows(torch.zeros(3, dtype=torch.bool))
-    assert rows.tolist() == [0, 1, 2]
-    rows, counted = step_rows(torch.tensor([False, False, True]))
-    assert rows.tolist() == [2, 2, 2] and counted.tolist() == [True, False, False]
 
 
 def test_warm_up_uses_corrected_labels_and_ranks_by_observed_ones():
@@ -521,9 +514,19 @@ def test_too_many_trainings_are_noted(tmp_path):
     assert any("warm-up only" in note for note in records[0]["notes"])
 
 
+@pytest.mark.parametrize(("epochs", "said"), [(4, True), (5, False)])
+def test_a_run_too_short_for_a_correction_is_noted(tmp_path, epochs, said):
+    config = toy.config("selfie", controller="coupled", epochs=epochs, settings={"passes": 1, "history": 4})
+    trained = train(config, tmp_path / "run", dataset=toy.blobs())
+    assert any("no label is corrected" in note for note in trained.metrics[0].get("notes", [])) is said
+    corrected = read_checkpoint(trained.folder.last)["memory"]["corrected"]
+    assert bool((corrected >= 0).any()) is not said
+
+
 def test_recipes():
     settings, recipe = resolve(SelfieSettings, Selfie.presets["cifar"], {}, 40)
-    assert (recipe, settings.warmup, settings.history, settings.lr_drop, settings.lr_again) == (100, 10, 6, 20, 10)
+    assert (recipe, settings.warmup, settings.lr_drop, settings.lr_again) == (100, 10, 20, 10)
+    assert settings.history == 15  # fewer votes are unanimous by chance, however long the run is
     for name, preset in Selfie.presets.items():
         settings, _ = resolve(SelfieSettings, preset, {}, None)
         assert (settings.tau is not None) == name.startswith("oracle")

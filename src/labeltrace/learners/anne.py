@@ -43,8 +43,9 @@ from torch import Tensor, nn
 from labeltrace.control import Coupled, Evidence, Trace
 from labeltrace.control.evidence import Supervision, one_hot
 from labeltrace.data.draws import Draws
+from labeltrace.learners.balanced import balanced_repeats
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
-from labeltrace.learners.heads import Headed, last_feature
+from labeltrace.learners.heads import Headed, feature_consistency, last_feature
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
 from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
@@ -101,34 +102,6 @@ class ANNESettings(LearnerSettings):
         for name, known in (("score_view", ("weak", "plain")), ("lr_schedule", ("cosine", "steps"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: {getattr(self, name)!r}, expected {known[0]!r} or {known[1]!r}")
-
-
-def balanced_repeats(labels: Tensor, order: Tensor) -> Tensor:
-    """Return places into `labels` [n] that hold every class as often as the largest, [(classes present) × largest].
-
-    A class is walked in the order of `order` [n] and repeated as often as needed.
-
-    >>> balanced_repeats(torch.tensor([0, 2, 0, 0]), torch.tensor([0.3, 0.0, 0.1, 0.2])).tolist()
-    [2, 3, 0, 1, 1, 1]
-    """
-    if not len(labels):
-        return torch.empty(0, dtype=torch.int64, device=labels.device)
-    by_order = order.argsort(stable=True)
-    ranked = by_order[labels[by_order].argsort(stable=True)]  # by class, then by order
-    sizes = torch.bincount(labels)
-    starts = sizes.cumsum(0) - sizes
-    sizes, starts = sizes[sizes > 0], starts[sizes > 0]
-    turn = torch.arange(int(sizes.max()), device=labels.device) % sizes[:, None]
-    return ranked[(starts[:, None] + turn).flatten()]
-
-
-def feature_consistency(predicted: Tensor, projected: Tensor) -> Tensor:
-    """Return −mean cos(predicted, projected) of rows [B, D], in [−1, 1]; no gradient goes to `projected`.
-
-    >>> feature_consistency(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0]]))
-    tensor(-1.)
-    """
-    return -F.cosine_similarity(predicted.float(), projected.detach().float(), dim=1).mean()
 
 
 class Selection(NamedTuple):
@@ -351,8 +324,7 @@ class ANNE(Learner):
         assert scores.probabilities is not None
         for name in ("label", "clean", "voted"):
             self.memory[name] = getattr(chosen, name)
-        if scores.structure is not None:
-            self.memory["structure"] = scores.structure
+        self.keep_structure(scores, chosen.seen)
         if self._predicted is None:
             self._predicted = torch.empty_like(scores.probabilities[0])
         self._predicted.copy_(scores.probabilities[0])

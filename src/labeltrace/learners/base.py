@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from labeltrace.control import Controller
+from labeltrace.control import Controller, Coupled
 from labeltrace.data.draws import Draws
 from labeltrace.data.views import Views
 from labeltrace.learners.settings import LearnerSettings, Preset
@@ -204,6 +204,29 @@ class Learner(ABC):
     def suggestion(self, scores: Scores) -> tuple[Tensor, Tensor]:
         """Return the class [N] of each sample's pseudo target, and its probability [N]."""
         return scores.suggested, scores.confidence
+
+    def keep_structure(self, scores: Scores, chosen: Tensor) -> None:
+        """Keep the structure confidence of a pass, where there is one, at the samples that it looked at."""
+        if scores.structure is not None:
+            self.memory["structure"][chosen] = scores.structure[chosen]
+
+    def score_structure(self, loop: Loop, epoch: int) -> None:
+        """Score for structure confidence alone, once the controller uses it (`epoch` counts from its zero)."""
+        controller = self.controller
+        if controller is not None and controller.uses_structure and controller.begun(epoch):
+            self.keep_structure(loop.score(self.score_view), loop.chosen())
+
+    def structure(self, index: Tensor, features: Sequence[Sequence[Tensor]], clean: Tensor) -> Tensor | None:
+        """Return structure confidence [B] of samples `index` [B] as the controller wants it, or None.
+
+        Args:
+            index: sample numbers.
+            features: of each network or view, its stage features of this batch.
+            clean: [B] cleanliness.
+        """
+        controller = self.controller or Coupled()
+        found = controller.batch_structure(features, clean)
+        return self.memory["structure"][index] if found is None and controller.uses_structure else found
 
     def companions(self) -> dict[str, nn.Module]:
         """Return modules that belong to the run's state but are not trained (an average of weights, say)."""

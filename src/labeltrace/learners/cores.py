@@ -262,17 +262,13 @@ class Cores(Learner):
         s, counted = self.settings, self.controller_epoch(epoch)
         if self.average is not None and epoch <= s.warmup:
             self.average.copy(self.networks[0])
-        over = takes_over(self.controller, counted)
-        if over and self.controller is not None and self.controller.uses_structure:
-            scores, chosen = loop.score(self.score_view), loop.chosen()
-            if scores.structure is not None:
-                self.memory["structure"][chosen] = scores.structure[chosen]
+        self.score_structure(loop, counted)
         self.memory["kept"].fill_(-1)
         self.idle.zero_()
         step = partial(self.step, counted, self.beta(epoch))
         loop.train(step, members=[0], batch_size=s.batch_size, passes=s.passes, label="train")
         if self.idle:
-            lost = "had no regulariser" if over else "trained nothing"
+            lost = "had no regulariser" if takes_over(self.controller, counted) else "trained nothing"
             loop.note(f"{int(self.idle)} batches kept no sample and {lost}")
         if not self.renew_prior():
             loop.note("the sieve kept no sample; the class prior stays that of the epoch before")
@@ -326,9 +322,7 @@ class Cores(Learner):
         self.memory["suggested"][batch.index] = suggested.int()
         self.memory["confidence"][batch.index] = confidence
         self.memory["agree"][batch.index] = votes[0].argmax(1) == votes[1].argmax(1)
-        structure = self.controller.batch_structure([output.features], clean)
-        if structure is None and self.controller.uses_structure:
-            structure = self.memory["structure"][batch.index]
+        structure = self.structure(batch.index, [output.features], clean)
         observed = one_hot(batch.observed, self.num_classes)
         return self.controller(
             Evidence(observed=observed, pseudo=q, clean=clean, votes=votes, structure=structure, epoch=epoch)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
+from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 
 CIFAR_N = "training script of CIFAR-10N/100N"
@@ -70,7 +71,7 @@ class CrossEntropy(Learner):
     def learning_rate(self, epoch: int) -> float:
         """Drop once."""
         s = self.settings
-        return s.lr * (s.lr_factor if epoch >= s.lr_drop else 1.0)
+        return dropped(s.lr, s.lr_factor, epoch, s.lr_drop)
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """As many passes over the data as asked for."""

@@ -36,12 +36,12 @@ from torch import Tensor, nn
 
 from labeltrace.control import Coupled, Evidence, Supervision
 from labeltrace.control.evidence import one_hot
-from labeltrace.data.draws import Draws
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.dropping import where
-from labeltrace.learners.mixing import BetaWeight, mix
+from labeltrace.learners.mixing import BetaWeight, mix, mix_among
 from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
+from labeltrace.learners.terms import generalised_cross_entropy
 from labeltrace.scoring import Field, Scores
 
 CODE = "official code (JackYFL/DISC)"
@@ -255,10 +255,7 @@ class DISC(Learner):
             loop.train(self.warmup_step, members=[0], batch_size=s.batch_size, passes=s.passes, label="warm-up")
         else:
             counted = self.controller_epoch(epoch)
-            if self.controller is not None and self.controller.uses_structure and self.controller.begun(counted):
-                structure, chosen = loop.score().structure, loop.chosen()
-                if structure is not None:
-                    self.memory["structure"][chosen] = structure[chosen]
+            self.score_structure(loop, counted)
             step = partial(self.step, counted)
             loop.train(step, members=[0], batch_size=s.batch_size, passes=s.passes, label="train")
         self.choose(loop.labels)
@@ -335,7 +332,7 @@ class DISC(Learner):
         s, m, index = self.settings, self.memory, batch.index
         selecting, purified = m["selecting"][index], m["purified"][index]
         chosen = (selecting > 0) | purified
-        before = m["weak"][index], m["strong"][index]  # what the sets were made of, unless a batch was filled up
+        before = m["weak"][index], m["strong"][index]  # what the sets were made of, or since then a first visit
         weak, strong, logits, features = self.both_views(batch)
         rows, labels = batch.observed.shape[0], batch.observed.repeat(2)
         clean, hard = ((selecting == number).float().repeat(2) for number in (2, 1))
@@ -376,9 +373,7 @@ class DISC(Learner):
         if over is not False:
             weak, strong = (torch.where(chosen[:, None], vote, observed) for vote in votes)
             clean = m["clean"][index]
-            structure = controller.batch_structure(features, clean)
-            if structure is None and controller.uses_structure:
-                structure = m["structure"][index]
+            structure = self.structure(index, features, clean)
             late = controller(Evidence(observed, (weak + strong) / 2, clean, (weak, strong), structure, epoch))
         if over is not True:
             label = torch.where(chosen, m["label"][index], batch.observed)
@@ -400,40 +395,3 @@ class DISC(Learner):
         target = mix((weight[:, None] * supervision.target)[rows], partners, share)
         loss = -(target * F.log_softmax(logits, dim=1)).sum(1)
         return (loss * counted).sum() / inside.sum().clamp_min(1)
-
-
-def mix_among(members: Tensor, draws: Draws) -> tuple[Tensor, Tensor, Tensor]:
-    """Return who is mixed with whom when only some rows of a batch are, without changing its size.
-
-    The n members come first, each with a partner out of a random order of the members; the other rows repeat them in
-    turn. Without a member the whole batch is mixed and no row counts.
-
-    >>> rows, partners, counted = mix_among(torch.tensor([False, True, False, True]), Draws.at(torch.arange(4), 0))
-    >>> rows, counted
-    (tensor([1, 3, 1, 3]), tensor([ True,  True, False, False]))
-
-    Args:
-        members: [B] bool.
-        draws: the streams of the B samples.
-
-    Returns:
-        rows: [B] the row of the batch that stands at each place.
-        partners: [B] the place, below n, of its partner.
-        counted: [B] whether the place counts: the first n.
-    """
-    place = torch.arange(len(members), device=members.device)
-    inside = members | ~members.any()
-    count = inside.sum()
-    turn = place % count
-    order = torch.where(place < count, draws.uniform(1)[:, 0], 2.0).argsort(stable=True)
-    return (~inside).int().argsort(stable=True)[turn], order[turn], place < members.sum()
-
-
-def generalised_cross_entropy(logits: Tensor, labels: Tensor, q: float) -> Tensor:
-    """Return (1 − p_y^q)/q of each row [B], p_y clamped to [1e-7, 1] (Zhang and Sabuncu, NeurIPS 2018).
-
-    >>> generalised_cross_entropy(torch.tensor([[0.6, 0.4]]).log(), torch.tensor([0]), 0.7)
-    tensor([0.4295])
-    """
-    p = logits.float().softmax(1).gather(1, labels[:, None])[:, 0].clamp(1e-7, 1)
-    return (1 - p**q) / q

@@ -41,25 +41,27 @@ from torch import Tensor
 from labeltrace.control import Coupled, Evidence
 from labeltrace.control.evidence import one_hot
 from labeltrace.control.schedule import ramp
-from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
+from labeltrace.learners.base import Batch, Loop, Outcome, learners
 from labeltrace.learners.dropping import takes_over
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
+from labeltrace.learners.pair import Pair, PairSettings
 from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, squared_error, warmup_loss
+from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
 from labeltrace.learners.together import together
-from labeltrace.scoring import Field, Scores, loss_posterior
+from labeltrace.scoring import Field, Scores
 
 CODE = "official code (LiJunnan1992/DivideMix)"
 PAPER = "paper, table 7"
 CT = "code of Confidence Tracking (Aliinton/ConfidenceTracking)"
 OURS = "ours: RoLR's small recipe, so that a comparison changes the method only"
 WEBVISION_OURS = "ours: WebVision's one-GPU recipe, the published one for photos and fresh weights"
+HUMAN = "ours: errors of people, and those that depend on the image, fall on few classes, as asymmetric noise does"
 TRACE_OURS = "ours: a tenth of the run until TRACE starts, then a fifteenth"
 
 
 @dataclass(frozen=True)
-class DivideMixSettings(LearnerSettings):
+class DivideMixSettings(PairSettings):
     """Settings of DivideMix; all epochs are counted from the start of the run, but for `lambda_u_ramp`'s."""
 
     epochs: int = setting(300, PAPER + " (the code runs one more)")
@@ -87,9 +89,9 @@ class DivideMixSettings(LearnerSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("passes", 1), ("loss_window", 1), ("warmup_batch_size", 1), ("alpha", 0), ("lambda_u", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)!r}, expected ≥ {least}")
+        for name in ("alpha", "lambda_u"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: {getattr(self, name)!r}, expected ≥ 0")
         if not 0 <= self.threshold < 1:
             raise ValueError(f"threshold: {self.threshold!r}, expected 0 ≤ threshold < 1")
         if not self.temperature > 0:
@@ -127,7 +129,7 @@ def _trace_epochs(epochs: int) -> dict[str, tuple[int, str]]:
 
 
 @learners.register("dividemix", "the peer's clean samples stay labelled, the rest is guessed (MixMatch)")
-class DivideMix(Learner):
+class DivideMix(Pair):
     """Two networks divide the data for each other and train on it as on a semi-supervised task."""
 
     name = "dividemix"
@@ -141,6 +143,21 @@ class DivideMix(Learner):
         "cifar100": Preset(
             "32-pixel images, about a hundred classes",
             MANY_CLASSES | {"lambda_u": (150.0, PAPER + ": CIFAR-100 at 50, 80 and 90 %")},
+        ),
+        "cifar10n": Preset(
+            "CIFAR-10N, and 32-pixel images whose wrong labels depend on the image", {"warmup_entropy": (1.0, HUMAN)}
+        ),
+        "cifar100n": Preset(
+            "CIFAR-100N, and the like with about a hundred classes",
+            MANY_CLASSES
+            | {
+                "lambda_u": (150.0, PAPER + ": CIFAR-100 at 50, 80 and 90 %"),
+                "warmup_entropy": (1.0, HUMAN),
+            },
+        ),
+        "oracle_cifar10n_low": Preset(
+            "CIFAR-10N when the noise is known to be low (aggregate and random labels)",
+            {"lambda_u": (0.0, "suggestion of CIFAR-N's authors for low noise"), "warmup_entropy": (1.0, HUMAN)},
         ),
         "oracle_cifar10_20": _oracle(10, "20 %", 0.0),
         "oracle_cifar10_50": _oracle(10, "50 %", 25.0),
@@ -193,16 +210,8 @@ class DivideMix(Learner):
 
     @classmethod
     def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
-        """Both networks' posteriors, what TRACE asks of the scoring pass, and losses where a window is asked for."""
-        assert isinstance(settings, DivideMixSettings)
-        declared = {
-            "posterior": Field((2,), fill=1.0),
-            "structure": Field(fill=1.0),
-            "agree": Field(dtype=torch.bool, fill=1.0),
-        }
-        if settings.loss_window > 1:
-            declared["losses"] = Field((2, settings.loss_window), fill=float("nan"))
-        return declared
+        """What every pair has, and whether the networks agreed in the scoring pass."""
+        return super().fields(settings, num_classes) | {"agree": Field(dtype=torch.bool, fill=1.0)}
 
     @cached_property
     def mixing_weight(self) -> BetaWeight:
@@ -226,9 +235,7 @@ class DivideMix(Learner):
         """Warm both up, or: score with both, then train A with B's division and B with A's."""
         s = self.settings
         if epoch < s.warmup:
-            for member in (0, 1):
-                step = partial(self.warmup_step, member)
-                loop.train(step, members=[member], batch_size=s.warmup_batch_size, label=f"warm-up {'AB'[member]}")
+            self.warm_up(loop)
             return
         chosen = loop.chosen()
         self.remember(loop.score(), chosen)
@@ -254,25 +261,10 @@ class DivideMix(Learner):
             loop.note("; ".join(odd))
 
     def remember(self, scores: Scores, chosen: Tensor) -> None:
-        """Keep what the steps of this epoch need of a scoring pass, at the samples that it looked at."""
-        self.memory["posterior"][chosen] = self.posterior(scores, chosen).T
-        if scores.structure is not None:
-            self.memory["structure"][chosen] = scores.structure[chosen]
+        """As every pair, and whether the networks agree."""
+        super().remember(scores, chosen)
         if scores.agree is not None:
             self.memory["agree"][chosen] = scores.agree[chosen]
-
-    def posterior(self, scores: Scores, chosen: Tensor) -> Tensor:
-        """Return [2, n] how clean each network holds the labels of the samples `chosen` [n]."""
-        if self.settings.loss_window == 1:
-            return scores.posterior[:, chosen]
-        history = self.memory["losses"]
-        history[chosen], losses = loss_window(history[chosen], scores.loss[:, chosen])
-        return torch.stack([loss_posterior(row) for row in losses])
-
-    def warmup_step(self, member: int, batch: Batch) -> Outcome:
-        """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
-        logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
-        return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
 
     def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
         """Refine labels, guess the missing ones, mix all rows and fit them."""
@@ -309,16 +301,13 @@ class DivideMix(Learner):
         own = torch.stack([output.logits.float().softmax(1) for output in outputs]).mean(0)
         observed = one_hot(batch.observed, self.num_classes)
         clean = self.memory["posterior"][batch.index, 1 - member]
-        structure = controller.batch_structure([output.features for output in outputs], clean)
-        if structure is None and controller.uses_structure:
-            structure = self.memory["structure"][batch.index]
         supervision = controller(
             Evidence(
                 observed=observed,
                 pseudo=self.sharpen(own),
                 clean=clean,
                 votes=self.votes(batch.index),
-                structure=structure,
+                structure=self.structure(batch.index, [output.features for output in outputs], clean),
                 epoch=epoch,
             )
         )

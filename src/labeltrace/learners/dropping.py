@@ -59,3 +59,31 @@ def where(mask: Tensor, late: Supervision, early: Supervision) -> Supervision:
         pick(late.a, early.a),
         pick(late.b, early.b),
     )
+
+
+def smallest(values: Tensor, count: Tensor) -> Tensor:
+    """Mark the `count` smallest of values [B]; of equal ones the first.
+
+    >>> smallest(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(2))
+    tensor([False,  True,  True])
+    """
+    return values.argsort(stable=True).argsort() < count
+
+
+def repeated(used: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return how a batch of one size is filled with the samples marked in `used` [B] alone: in turn, again and again.
+
+    A batch of which nothing is used stays as it is, and no row counts.
+
+    Returns:
+        rows: [B] the row of the batch that stands at each place.
+        turn: [B] the place at which that row stands first.
+        counted: [B] whether it stands there for the first time, so that each sample counts once.
+
+    >>> repeated(torch.tensor([False, True, False, True, True]))
+    (tensor([1, 3, 4, 1, 3]), tensor([0, 1, 2, 0, 1]), tensor([ True,  True,  True, False, False]))
+    """
+    place = torch.arange(len(used), device=used.device)
+    inside = used | ~used.any()
+    turn = place % inside.sum()
+    return (~inside).to(torch.uint8).argsort(stable=True)[turn], turn, place < used.sum()

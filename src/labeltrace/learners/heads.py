@@ -63,3 +63,13 @@ class Headed(nn.Module):
 def last_feature(output: Output) -> Tensor:
     """Return the pooled feature of the last stage, as a scoring pass keeps it; a network without stages: its logits."""
     return pool(output.features[-1], "gap") if len(output.features) else output.logits
+
+
+def feature_consistency(predicted: Tensor, projected: Tensor) -> Tensor:
+    """Return −mean cos(predicted, projected) of rows [B, D], in [−1, 1]; no gradient goes to `projected`.
+
+    >>> import torch
+    >>> feature_consistency(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0]]))
+    tensor(-1.)
+    """
+    return -F.cosine_similarity(predicted.float(), projected.detach().float(), dim=1).mean()

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labeltrace.data.draws import Draws
+from labeltrace.learners.dropping import repeated
 from labeltrace.scoring.checks import work
 
 CELLS = 2**14  # of the quantile table, 64 KiB: a weight is off by 2e-6 on average, by 2e-3 in the outermost cells
@@ -102,3 +103,28 @@ def mixed_cross_entropy(logits: Tensor, target: Tensor, weight: Tensor, permutat
     """
     mixed = mix(weight[:, None] * target, permutation, share)
     return -(mixed * F.log_softmax(work(logits), dim=1)).sum(1).mean()
+
+
+def mix_among(members: Tensor, draws: Draws) -> tuple[Tensor, Tensor, Tensor]:
+    """Return who is mixed with whom when only some rows of a batch are, without changing its size.
+
+    The n members come first, each with a partner out of a random order of the members; the other rows repeat them in
+    turn. Without a member the whole batch is mixed and no row counts.
+
+    >>> rows, partners, counted = mix_among(torch.tensor([False, True, False, True]), Draws.at(torch.arange(4), 0))
+    >>> rows, counted
+    (tensor([1, 3, 1, 3]), tensor([ True,  True, False, False]))
+
+    Args:
+        members: [B] bool.
+        draws: the streams of the B samples.
+
+    Returns:
+        rows: [B] the row of the batch that stands at each place.
+        partners: [B] the place, below n, of its partner.
+        counted: [B] whether the place counts: the first n.
+    """
+    rows, turn, counted = repeated(members)
+    first = turn == torch.arange(len(turn), device=turn.device)
+    order = torch.where(first, draws.uniform(1)[:, 0], 2.0).argsort(stable=True)
+    return rows, order[turn], counted

@@ -28,11 +28,12 @@ from torch import Tensor
 
 from labeltrace.control import Coupled, Evidence
 from labeltrace.control.evidence import one_hot
-from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
-from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import loss_window, prior_penalty, sharpen, warmup_loss
+from labeltrace.learners.base import Batch, Loop, Outcome, learners
+from labeltrace.learners.pair import Pair, PairSettings
+from labeltrace.learners.rates import dropped
+from labeltrace.learners.settings import Preset, setting
+from labeltrace.learners.terms import prior_penalty, sharpen
 from labeltrace.learners.together import together
-from labeltrace.scoring import Field, Scores, loss_posterior
 
 CODE = "official code (chenmc1996/Robust-LR)"
 TABLE = "TRACE paper, Appendix A table"
@@ -42,7 +43,7 @@ OURS_LARGE = "ours, unmeasured: 20 epochs of 515 in proportion, rounded up"
 
 
 @dataclass(frozen=True)
-class RoLRSettings(LearnerSettings):
+class RoLRSettings(PairSettings):
     """Settings of RoLR; epochs after warm-up are counted from 0, as its code does."""
 
     epochs: int = setting(515, CODE + ": 15 of warm-up, then 500")
@@ -64,15 +65,12 @@ class RoLRSettings(LearnerSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("passes", "loss_window", "warmup_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)!r}, expected ≥ 1")
         if self.score_view not in ("weak", "plain"):
             raise ValueError(f"score_view: {self.score_view!r}, expected 'weak' or 'plain'")
 
 
 @learners.register("rolr", "robust label refurbishment: two networks correct each other's targets")
-class RoLR(Learner):
+class RoLR(Pair):
     """Two networks, soft targets from the peer's clean posterior and both networks' predictions."""
 
     name = "rolr"
@@ -91,6 +89,14 @@ class RoLR(Learner):
                 "passes": (1, TABLE),
                 "lr_drop": (385, TABLE + ": the last 100 of 500 epochs, 15 of them warm-up"),
             },
+        ),
+        "oracle_80": Preset(
+            "32-pixel images when 80 % of the labels are known to be wrong",
+            {"lambda_p": (2.0, CODE + ": the README's example, CIFAR-10 at 80 %")},
+        ),
+        "oracle_asymmetric": Preset(
+            "32-pixel images when the noise is known to depend on the class",
+            {"warmup_entropy": (1.0, CODE + ": with asymmetric noise")},
         ),
         "oracle_90": Preset(
             "32-pixel images when 90 % of the labels are known to be wrong",
@@ -123,15 +129,6 @@ class RoLR(Learner):
     }
     settings: RoLRSettings
 
-    @classmethod
-    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
-        """Both networks' posteriors, the structure confidence, and the loss history where a window is asked for."""
-        assert isinstance(settings, RoLRSettings)
-        declared = {"posterior": Field((2,), fill=1.0), "structure": Field(fill=1.0)}
-        if settings.loss_window > 1:
-            declared["losses"] = Field((2, settings.loss_window), fill=float("nan"))
-        return declared
-
     @property
     def score_view(self) -> str:
         """As the official code: randomly augmented."""
@@ -140,7 +137,7 @@ class RoLR(Learner):
     def learning_rate(self, epoch: int) -> float:
         """Drop once, late; the official counter restarts after warm-up."""
         s = self.settings
-        return s.lr * (s.lr_factor if epoch - s.warmup >= s.lr_drop else 1.0)
+        return dropped(s.lr, s.lr_factor, epoch - s.warmup, s.lr_drop)
 
     def pseudo(self, probabilities: Tensor) -> Tensor:
         """q = sharpened mean of both networks' predictions."""
@@ -150,9 +147,7 @@ class RoLR(Learner):
         """Warm both up, or: score with both, then train B with A's posterior and A with B's."""
         s = self.settings
         if epoch < s.warmup:
-            for member in (0, 1):
-                step = partial(self.warmup_step, member)
-                loop.train(step, members=[member], batch_size=s.warmup_batch_size, label=f"warm-up {'AB'[member]}")
+            self.warm_up(loop)
             return
         self.remember(loop.score(s.score_view), loop.chosen())
         for member in (1, 0):
@@ -166,22 +161,6 @@ class RoLR(Learner):
                 label=f"train {'AB'[member]}",
             )
 
-    def remember(self, scores: Scores, chosen: Tensor) -> None:
-        """Keep what the steps of this epoch need of a scoring pass, at the samples that it looked at."""
-        posterior = scores.posterior[:, chosen]
-        if self.settings.loss_window > 1:
-            history = self.memory["losses"]
-            history[chosen], losses = loss_window(history[chosen], scores.loss[:, chosen])
-            posterior = torch.stack([loss_posterior(row) for row in losses])
-        self.memory["posterior"][chosen] = posterior.T
-        if scores.structure is not None:
-            self.memory["structure"][chosen] = scores.structure[chosen]
-
-    def warmup_step(self, member: int, batch: Batch) -> Outcome:
-        """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
-        logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
-        return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
-
     def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
         """Refurbish the targets of a batch and fit them on the strong view."""
         s, controller = self.settings, self.controller or Coupled()
@@ -191,16 +170,13 @@ class RoLR(Learner):
             own, other = together(weak.device, lambda: network(weak), lambda: peer(weak))
             votes = own.logits.softmax(1), other.logits.softmax(1)
             clean = self.memory["posterior"][batch.index, 1 - member]
-            structure = controller.batch_structure([own.features, other.features], clean)
-            if structure is None and controller.uses_structure:
-                structure = self.memory["structure"][batch.index]
             supervision = controller(
                 Evidence(
                     observed=one_hot(batch.observed, self.num_classes),
                     pseudo=self.pseudo(torch.stack(votes)),
                     clean=clean,
                     votes=votes,
-                    structure=structure,
+                    structure=self.structure(batch.index, [own.features, other.features], clean),
                     epoch=epoch,
                 )
             )

@@ -131,6 +131,10 @@ class SELC(Learner):
     settings_type = SELCSettings
     presets: ClassVar[Mapping[str, Preset]] = {
         "cifar": Preset("32-pixel images (published recipe; its turning point without knowing the rate)"),
+        "cifar100": Preset(
+            "32-pixel images, about a hundred classes",
+            {"warmup": (25, "ours: T_e at 50 %, between the official code's values for CIFAR-100")},
+        ),
         "plus": Preset(
             "32-pixel images, SELC+: as long again on the corrected labels, with mixup",
             {"epochs": (400, CODE + ": 200, then 200 anew"), "plus_epochs": (200, CODE)},
@@ -227,8 +231,7 @@ class SELC(Learner):
             return
         scores, chosen = loop.score(), loop.chosen()
         self.memory["posterior"][chosen] = scores.clean[chosen]
-        if scores.structure is not None:
-            self.memory["structure"][chosen] = scores.structure[chosen]
+        self.keep_structure(scores, chosen)
 
     def ensemble(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Return (label share α^n [B], q [B, C]) of samples; q is uniform where there was no update yet."""
@@ -284,9 +287,7 @@ class SELC(Learner):
         over = controller.begun(epoch)
         if over is not False:
             clean = share if self.settings.clean_score == "schedule" else m["posterior"][index]
-            structure = controller.batch_structure(features, clean)
-            if structure is None and controller.uses_structure:
-                structure = m["structure"][index]
+            structure = self.structure(index, features, clean)
             late = controller(Evidence(observed, q, clean, (present, q), structure, epoch))
         if over is not True:
             early = Coupled()(Evidence(observed, q, share))

@@ -18,7 +18,9 @@ What we chose:
   - shuffled epochs (the code draws each batch independently), the run's model (theirs is DenseNet-25-12 with dropout),
     the data's own normalisation (theirs is per image);
   - the second forward has the batch's size: the samples of the step, repeated in turn, each counted once in the loss;
-  - the history holds about one prediction per epoch, so its length shrinks with a shorter run, as warm-up does.
+  - q counts predictions, not epochs: a shorter run shrinks warm-up and the rate's drops but not q, because a few votes
+    are unanimous by chance, and a correction is for good. In a run of fewer than 60 epochs corrections so begin later
+    than warm-up ends, when histories are full.
 
 TRACE judges the observed label against the history's shares P as a soft target. c^loss is the posterior of a mixture
 over the first-forward losses of the epoch before (`clean_score="rank"`: the small-loss flag); the votes are the current
@@ -29,8 +31,7 @@ exclusion. Histories, corrected labels and restarts go on by the base rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -42,9 +43,10 @@ from torch import Tensor, nn
 from labeltrace.control import Evidence, Supervision
 from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
-from labeltrace.learners.dropping import kept_only, per_kept, takes_over, where
+from labeltrace.learners.dropping import kept_only, per_kept, repeated, smallest, takes_over, where
 from labeltrace.learners.rates import stepped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
+from labeltrace.learners.still import still_statistics
 from labeltrace.learners.votes import push_votes, vote_entropy, vote_shares
 from labeltrace.models.output import Output
 from labeltrace.scoring import Field, Scores, loss_posterior
@@ -68,7 +70,7 @@ class SelfieSettings(LearnerSettings):
     restarts: int = setting(0, "ours: bounded cost; published is 2 in the paper, 3 in the main script")
     batch_size: int = setting(128, CODE)
     passes: int = setting(1, CODE + ": ceil(N / batch) steps an epoch")
-    history: int = setting(15, CODE + ": q", epochs=True)
+    history: int = setting(15, CODE + ": q, a number of predictions")
     epsilon: float = setting(0.05, CODE + ": largest normalised entropy of a refurbishable sample")
     tau: float | None = setting(None, "ours: estimated after warm-up, because a user does not know the noise rate")
     lr: float = setting(0.1, CODE)
@@ -255,8 +257,8 @@ class Selfie(Learner):
         training, number = self.place(epoch)
         if training and not number:
             self.restart(loop, training)
-        if s.restarts and not epoch and self.place(s.epochs - 1)[1] < s.warmup:
-            loop.note(f"{s.epochs} epochs in {s.restarts + 1} trainings: each of them is warm-up only")
+        if not epoch:
+            self.report_length(loop)
         self.idle.zero_()
         if number < s.warmup:
             loop.train(self.warmup_step, members=[0], batch_size=s.batch_size, passes=s.passes, label="warm-up")
@@ -268,11 +270,20 @@ class Selfie(Learner):
         if self.tau.isnan():
             self.estimate(loop)
         if takes_over(self.controller, counted):
-            self.remember(loop)
+            self.remember(loop, counted)
         step = partial(self.step, counted)
         loop.train(step, members=[0], batch_size=s.batch_size, passes=s.passes, label="train")
         if self.idle:
             loop.note(f"{int(self.idle)} batches had neither a clean nor a refurbishable sample and trained nothing")
+
+    def report_length(self, loop: Loop) -> None:
+        """Say so where a training, the last of which is the longest, ends before the method can begin."""
+        s = self.settings
+        length = self.place(s.epochs - 1)[1] + 1
+        if s.restarts and length <= s.warmup:
+            loop.note(f"{s.epochs} epochs in {s.restarts + 1} trainings: each of them is warm-up only")
+        elif length * s.passes <= s.history:
+            loop.note(f"{length * s.passes} predictions of a sample, histories hold {s.history}: no label is corrected")
 
     def restart(self, loop: Loop, training: int) -> None:
         """Begin a training anew: fresh weights, empty histories; corrected labels stay and lower τ."""
@@ -290,16 +301,13 @@ class Selfie(Learner):
         self.tau.copy_(1 - clean.double().mean())
         loop.note(f"noise rate estimated as {float(self.tau):.3f}")
 
-    def remember(self, loop: Loop) -> None:
+    def remember(self, loop: Loop, counted: int) -> None:
         """Turn the last epoch's losses into posteriors, and keep the structure confidence of a pass."""
         losses = self.memory["loss"]
         known = losses.isfinite()
         if self.settings.clean_score == "posterior" and known.any():  # without a loss there is no full history either
             self.memory["clean"][known] = loss_posterior(losses[known])
-        if self.controller is not None and self.controller.uses_structure:
-            scores, chosen = loop.score(self.score_view), loop.chosen()
-            if scores.structure is not None:
-                self.memory["structure"][chosen] = scores.structure[chosen]
+        self.score_structure(loop, counted)
 
     def see(self, batch: Batch) -> Tensor:
         """The batch as the network sees it, in both forwards of a step."""
@@ -333,7 +341,7 @@ class Selfie(Learner):
             self.push(batch.index, logits, batch.observed)
             used = supervision.weight > 0
             self.idle += ~used.any()
-            rows, counted = step_rows(used)
+            rows, _, counted = repeated(used)
             supervision = replace(
                 supervision, target=supervision.target[rows], weight=supervision.weight[rows] * counted
             )
@@ -360,9 +368,7 @@ class Selfie(Learner):
         over = self.full(index) & takes_over(controller, epoch)
         soft = self.settings.clean_score == "posterior"
         clean = self.memory["clean"][index] if soft else small.float()
-        structure = controller.batch_structure([first.features], clean)
-        if structure is None and controller.uses_structure:
-            structure = self.memory["structure"][index]
+        structure = self.structure(index, [first.features], clean)
         prediction = first.logits.float().softmax(1)
         evidence = Evidence(
             observed=one_hot(batch.observed, self.num_classes),
@@ -378,19 +384,6 @@ class Selfie(Learner):
         return replace(merged, weight=per_kept(controller.weigh(merged.a, merged.b) * counts))
 
 
-@contextmanager
-def still_statistics(network: nn.Module) -> Iterator[None]:
-    """Let batch normalisation use batch statistics without touching its running ones."""
-    tracking = [m for m in network.modules() if getattr(m, "track_running_stats", False)]
-    try:
-        for module in tracking:
-            module.track_running_stats = False  # type: ignore[assignment]
-        yield
-    finally:
-        for module in tracking:
-            module.track_running_stats = True  # type: ignore[assignment]
-
-
 def clean_count(tau: Tensor, rows: int) -> Tensor:
     """Return ceil(rows · (1 − τ)), 0-d; rounding of τ does not count as a sample.
 
@@ -398,27 +391,3 @@ def clean_count(tau: Tensor, rows: int) -> Tensor:
     tensor(77., dtype=torch.float64)
     """
     return torch.ceil(rows * (1 - tau) - 1e-6)
-
-
-def smallest(values: Tensor, count: Tensor) -> Tensor:
-    """Mark the `count` smallest of values [B]; of equal ones the first.
-
-    >>> smallest(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(2))
-    tensor([False,  True,  True])
-    """
-    return values.argsort(stable=True).argsort() < count
-
-
-def step_rows(used: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows [B] that repeat the used ones in turn, and a mark [B] of the first time each one stands there.
-
-    A batch of which nothing is used stays as it is.
-
-    >>> step_rows(torch.tensor([False, True, False, True, True]))
-    (tensor([1, 3, 4, 1, 3]), tensor([ True,  True,  True, False, False]))
-    """
-    place = torch.arange(len(used), device=used.device)
-    count = used.sum()
-    count = torch.where(count == 0, len(used), count)
-    order = (~used).to(torch.uint8).argsort(stable=True)
-    return order[place % count], place < count

@@ -8,6 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labeltrace.scoring import loss_posterior
+
+REG_COVAR = 5e-4  # added to each variance of a mixture over losses in [0, 1]: DivideMix's and RoLR's codes
+
 
 def sharpen(probabilities: Tensor, exponent: float) -> Tensor:
     """Return p^e / Σ_c p_c^e of rows [B, C]; 1 leaves them as they are. (A temperature T is the exponent 1/T.)
@@ -65,6 +69,16 @@ def squared_error(logits: Tensor, target: Tensor, weight: Tensor | None = None) 
     return error.mean() if weight is None else (weight[:, None] * error).mean()
 
 
+def generalised_cross_entropy(logits: Tensor, labels: Tensor, q: float) -> Tensor:
+    """Return (1 − p_y^q)/q of each row [B], p_y clamped to [1e-7, 1] (Zhang and Sabuncu, NeurIPS 2018).
+
+    >>> generalised_cross_entropy(torch.tensor([[0.6, 0.4]]).log(), torch.tensor([0]), 0.7)
+    tensor([0.4295])
+    """
+    p = logits.float().softmax(1).gather(1, labels[:, None])[:, 0].clamp(1e-7, 1)
+    return (1 - p**q) / q
+
+
 def loss_window(history: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
     """Push an epoch's losses, each network's brought to [0, 1], into a window and return it with its mean [M, N].
 
@@ -81,3 +95,22 @@ def loss_window(history: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
     newest = ((loss - low) / (high - low).clamp_min(1e-12)).T[:, :, None]
     history = torch.cat([history[:, :, 1:], newest], 2)
     return history, history.nanmean(2).T
+
+
+def window_posterior(history: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Push an epoch's losses into a window and return it with the clean posteriors [M, N] of its mean.
+
+    The published codes fit the mean as it is. `loss_posterior` stretches it to [0, 1] first, so the constant that is
+    added to the variances is stretched with it; nothing else of a mixture depends on the scale.
+
+    Args:
+        history: [N, M, W] as in `loss_window`.
+        loss: [M, N] of this epoch.
+    """
+    history, means = loss_window(history, loss)
+    extents = (means.amax(1) - means.amin(1)).tolist()
+    posteriors = [
+        loss_posterior(mean, reg_covar=REG_COVAR / extent**2 if extent else REG_COVAR)
+        for mean, extent in zip(means, extents, strict=True)
+    ]
+    return history, torch.stack(posteriors)

@@ -1,0 +1,72 @@
+"""What learners with two networks share: a warm-up of each, and posteriors that each of them makes for its peer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from labeltrace.learners.base import Batch, Learner, Loop, Outcome
+from labeltrace.learners.settings import LearnerSettings, setting
+from labeltrace.learners.terms import warmup_loss, window_posterior
+from labeltrace.scoring import Field, Scores
+
+
+@dataclass(frozen=True)
+class PairSettings(LearnerSettings):
+    """What every learner with two networks has besides; each declares them anew with its own values and sources."""
+
+    warmup_batch_size: int = setting(64, "declared by each learner")
+    passes: int = setting(1, "declared by each learner")
+    warmup_entropy: float = setting(0.0, "declared by each learner")
+    loss_window: int = setting(1, "declared by each learner")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("passes", "loss_window", "warmup_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)!r}, expected ≥ 1")
+
+
+class Pair(Learner):
+    """Two networks, A (0) and B (1), each of which judges labels for the other."""
+
+    settings: PairSettings
+
+    @classmethod
+    def fields(cls, settings: LearnerSettings, num_classes: int) -> dict[str, Field]:
+        """Both networks' posteriors, the structure confidence, and the loss history where a window is asked for."""
+        assert isinstance(settings, PairSettings)
+        declared = {"posterior": Field((2,), fill=1.0), "structure": Field(fill=1.0)}
+        if settings.loss_window > 1:
+            declared["losses"] = Field((2, settings.loss_window), fill=float("nan"))
+        return declared
+
+    def warm_up(self, loop: Loop) -> None:
+        """Train A on all samples, then B."""
+        for member in (0, 1):
+            loop.train(
+                partial(self.warmup_step, member),
+                members=[member],
+                batch_size=self.settings.warmup_batch_size,
+                label=f"warm-up {'AB'[member]}",
+            )
+
+    def warmup_step(self, member: int, batch: Batch) -> Outcome:
+        """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
+        logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
+        return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
+
+    def remember(self, scores: Scores, chosen: Tensor) -> None:
+        """Keep what the steps of this epoch need of a scoring pass, at the samples that it looked at."""
+        self.memory["posterior"][chosen] = self.posterior(scores, chosen).T
+        self.keep_structure(scores, chosen)
+
+    def posterior(self, scores: Scores, chosen: Tensor) -> Tensor:
+        """Return [2, n] how clean each network holds the labels of the samples `chosen` [n]."""
+        if self.settings.loss_window == 1:
+            return scores.posterior[:, chosen]
+        history = self.memory["losses"]
+        history[chosen], posterior = window_posterior(history[chosen], scores.loss[:, chosen])
+        return posterior

@@ -1,0 +1,63 @@
+"""What learners with two networks share."""
+
+import pytest
+import torch
+from sklearn.mixture import GaussianMixture
+
+from labeltrace.data.views import FeatureViews
+from labeltrace.learners import DivideMix, FDivideMix, RoLR
+from labeltrace.learners.pair import Pair
+from labeltrace.learners.terms import window_posterior
+from labeltrace.models import build_model
+from labeltrace.scoring import SampleMemory, Scores
+
+N = 40
+
+
+def losses(seed, count=N):
+    """Clean and wrong losses [2, count] of two networks, which overlap."""
+    g = torch.Generator().manual_seed(seed)
+    wrong = (torch.arange(count) % 3 == 0).float()
+    return torch.rand(2, count, generator=g) + wrong * (0.3 + torch.rand(2, count, generator=g))
+
+
+def unit(loss):
+    low, high = loss.amin(1, keepdim=True), loss.amax(1, keepdim=True)
+    return (loss - low) / (high - low)
+
+
+def published(mean):
+    """The low component's posterior as the official codes fit it: the mean of the window as it is."""
+    column = mean.double().numpy()[:, None]
+    mixture = GaussianMixture(n_components=2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=0).fit(column)
+    return torch.from_numpy(mixture.predict_proba(column)[:, mixture.means_.argmin()]).float()
+
+
+@pytest.mark.parametrize("learner", [RoLR, DivideMix])
+def test_the_mixture_sees_the_mean_of_the_last_losses_as_it_is(learner):
+    settings = learner.settings_type(loss_window=2)
+    memory = SampleMemory(N, learner.fields(settings, 3))
+    networks = [build_model("mlp", num_classes=3, input_shape=(4,)) for _ in range(2)]
+    taught = learner(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), 3, memory, None)
+    seen = [losses(seed) for seed in range(3)]
+    for loss in seen:
+        ones = torch.ones(2, N)
+        scores = Scores(loss, ones, None, None, torch.zeros(N), ones[0], ones[0].bool())
+        taught.remember(scores, torch.arange(N))
+    mean = (unit(seen[1]) + unit(seen[2])) / 2
+    wanted = torch.stack([published(row) for row in mean])
+    assert torch.allclose(memory["posterior"].T, wanted, atol=1e-4)
+    stretched = torch.stack([published(row) for row in unit(mean)])
+    assert not torch.allclose(wanted, stretched, atol=1e-3)  # so the two can be told apart
+
+
+def test_a_window_of_equal_losses_counts_as_clean():
+    history = torch.full((5, 2, 3), torch.nan)
+    with pytest.warns(UserWarning, match="equal"):
+        history, posterior = window_posterior(history, torch.ones(2, 5))
+    assert posterior.eq(1).all() and history[:, :, 2].eq(0).all()
+
+
+def test_pairs_share_their_warm_up():
+    for learner in (RoLR, DivideMix, FDivideMix):
+        assert learner.warmup_step is Pair.warmup_step and learner.warm_up is Pair.warm_up
