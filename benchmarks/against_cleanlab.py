@@ -6,16 +6,20 @@ Run: pip install 'labeltrace[compare]'
 Writes results/cleanlab_<data>.json (every run) and .md (the table). cleanlab gets `CleanLearning`, five folds, on the
 same network, trained by cross-entropy with the same recipe and epochs; its flags, its ranking (`label_quality`) and
 its suggestion (`predicted_label`) are taken as they come. From labeltrace come the decisions other than keep, the
-queue's ranking, and the suggested class. Seconds are of the whole audit; they include no reading of data.
+queue's ranking, and the suggested class. Seconds are of the whole audit; they include no reading of data, and compare
+with one another only where `--jobs` is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,31 +60,27 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
+    parser.add_argument("--jobs", type=int, default=1, help="audits at a time")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    clean = load_dataset(arguments.data, arguments.root)
-    noises: dict[str, float] = {} if _has_wrong(clean) else NOISES
-    todo = [(noise, seed, way) for noise in noises or ["its own"] for seed in arguments.seeds for way in WAYS]
+    with_noise = not _has_wrong(load_dataset(arguments.data, arguments.root))
+    noises = list(NOISES) if with_noise else ["its own"]
+    todo = [(noise, seed, way) for noise in noises for seed in arguments.seeds for way in WAYS]
     records = []
-    with Bars(Console(stderr=True)) as bars:
-        for number, (noise, seed, way) in enumerate(todo):
-            bars.show("audits", len(todo), number, f"{noise}, seed {seed}, {way}", unit="audits")
-            data = clean if arguments.subset is None else clean.subset(arguments.subset, seed)
-            if noises:
-                data, _ = add_noise(data, noise, noises[noise], seed)
-            asked = {"model": arguments.model, "epochs": arguments.epochs, "seed": seed}
-            began = time.perf_counter()
-            found = ours(data, {**asked, **WAYS[way]}) if WAYS[way] else theirs(data, asked)
-            seconds = round(time.perf_counter() - began, 1)
-            records.append({"noise": noise, "seed": seed, "way": way, **found, "seconds": seconds})
-        bars.show("audits", len(todo), len(todo), "done", unit="audits")
+    context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+    with Bars(Console(stderr=True)) as bars, ProcessPoolExecutor(arguments.jobs, context) as pool:
+        bars.show("audits", len(todo), 0, "", unit="audits")
+        for number, record in enumerate(pool.map(partial(one, arguments), todo)):
+            records.append(record)
+            state = f"{record['noise']}, seed {record['seed']}, {record['way']}"
+            bars.show("audits", len(todo), number + 1, state, unit="audits")
     words = [
         f"--{name} {getattr(arguments, name)}" for name in ("subset", "epochs", "model") if getattr(arguments, name)
     ]
     result = {
         "command": " ".join(["python benchmarks/against_cleanlab.py", arguments.data, *words]),
         "seeds": arguments.seeds,
-        "samples": len(data.train),
+        "samples": records[0]["samples"],
+        "jobs": arguments.jobs,
         "versions": {"cleanlab": _version("cleanlab")},
         "runs": records,
         "environment": environment(),
@@ -89,6 +89,22 @@ def main() -> None:
     write_result(result, stem.with_suffix(".json"))
     stem.with_suffix(".md").write_text(page(result), encoding="utf-8")
     print(page(result))
+
+
+def one(asked: argparse.Namespace, what: tuple[str, int, str]) -> dict[str, Any]:
+    """Return what one way finds in one noise and seed, and how long it takes."""
+    noise, seed, way = what
+    warnings.simplefilter("ignore")
+    data = load_dataset(asked.data, asked.root)
+    if asked.subset is not None:
+        data = data.subset(asked.subset, seed)
+    if noise in NOISES:
+        data, _ = add_noise(data, noise, NOISES[noise], seed)
+    options = {"model": asked.model, "epochs": asked.epochs, "seed": seed}
+    began = time.perf_counter()
+    found = ours(data, {**options, **WAYS[way]}) if WAYS[way] else theirs(data, options)
+    seconds = round(time.perf_counter() - began, 1)
+    return {"noise": noise, "seed": seed, "way": way, "samples": len(data.train), **found, "seconds": seconds}
 
 
 def ours(data: Dataset, asked: dict[str, Any]) -> dict[str, float]:
@@ -118,7 +134,10 @@ def theirs(data: Dataset, asked: dict[str, Any]) -> dict[str, float]:
         random_state=asked["seed"],
         flip=_flips(data),
     )
-    issues = CleanLearning(network, seed=asked["seed"], cv_n_folds=5).find_label_issues(images.numpy(), labels)
+    cleaner = CleanLearning(network, seed=asked["seed"], cv_n_folds=5, find_label_issues_kwargs={"n_jobs": 1})
+    issues = cleaner.find_label_issues(
+        images.numpy(), labels
+    )  # one job: its own processes do not start in a spawned one
     wrong, flagged = labels != truth.numpy(), issues["is_label_issue"].to_numpy()
     right = issues["predicted_label"].to_numpy() == truth.numpy()
     return {
@@ -137,8 +156,8 @@ def page(result: dict[str, Any]) -> str:
         f"# Beside cleanlab: {result['command'].split()[2]}",
         "",
         f"`{result['command']}` on {where['date']}: {result['samples']:,} samples, "
-        f"seeds {', '.join(map(str, result['seeds']))}, {where['device']}, {where['cores']} cores, "
-        f"torch {where['torch']}, cleanlab {result['versions']['cleanlab']}.",
+        f"seeds {', '.join(map(str, result['seeds']))}, {where['device']}, {where['threads']} threads, "
+        f"{result['jobs']} at a time, torch {where['torch']}, cleanlab {result['versions']['cleanlab']}.",
         "",
         "| noise | | " + " | ".join(COLUMNS.values()) + " |",
         "|---|---" + "|--:" * len(COLUMNS) + "|",

@@ -5,33 +5,48 @@ Run: python benchmarks/diagnostics.py depth cifar10 --root DATA --model resnet18
 `depth` trains cross-entropy at several rates of symmetric noise and measures every stage at several epochs, because
 gradient sensitivity means something only while the network does not know the wrong labels by heart. `strata` trains
 RoLR and asks whether, at equal loss posterior, labels of little drift are more often right. Both write
-results/diagnostics_<what>_<data>.json with the pictures beside it, and results/diagnostics.md from all of them.
-A second call goes on where the first was stopped.
+results/diagnostics_<what>_<data>.json with a picture of each epoch or pooling, and results/diagnostics.md from all.
+
+A second call goes on where the first was stopped. What was measured lies beside each run as <run>.json; with those
+files alone, without runs or data, a call writes the results again. So rates may be trained side by side:
+     for rate in 0.2 0.5 0.8; do python benchmarks/diagnostics.py depth cifar10 … --rates $rate --part & done; wait
+     python benchmarks/diagnostics.py depth cifar10 …
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from labeltrace.bench.environment import environment, write_result
-from labeltrace.diagnostics.figures import Request, draw
-from labeltrace.diagnostics.runs import Run, depth_figures
+from labeltrace.diagnostics.figures import Drawn
+from labeltrace.diagnostics.figures.depth import depth_panels
+from labeltrace.diagnostics.figures.strata import strata_panels
+from labeltrace.diagnostics.figures.style import styled, write_figure
+from labeltrace.diagnostics.reliability import Row
+from labeltrace.diagnostics.runs import Run, depth_figures, strata_figures
 from labeltrace.engine import RunConfig, RunFolder
+from labeltrace.engine.checkpoint import read_checkpoint
+from labeltrace.files import write_atomically
 from labeltrace.progress import Bars
 from labeltrace.runs import figures, run
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 STAGES = ("layer1", "layer2", "layer3", "layer4")
+POOLINGS = ("gap", "flatten")
+RATES = {"depth": [0.2, 0.5, 0.8], "strata": [0.5]}
 DEPTH = {
     "gradient_sensitivity": "gradient sensitivity",
+    "gradient_projection": "projection ratio P9",
     "flip_rate": "flip rate, %",
+    "prototype_gap": "prototype gap",
     "probe_accuracy": "probe, %",
     "fisher_ratio": "Fisher ratio",
 }
@@ -51,12 +66,20 @@ class Snapshots(Bars):
         super().__init__(console)
         self.folder, self.epochs = folder, epochs
 
+    def start(self, name: str, epochs: int, done: int) -> None:
+        """Copy what a run that was stopped has left, where there was no time for it."""
+        super().start(name, epochs, done)
+        self._keep(done)
+
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Copy what has just been written."""
         super().epoch(record)
-        number = record["epoch"] + 1
-        if number in self.epochs:
-            shutil.copy(RunFolder(self.folder).last, self.folder.parent / f"{self.folder.name}-e{number}.ckpt")
+        self._keep(record["epoch"] + 1)
+
+    def _keep(self, epoch: int) -> None:
+        if epoch in self.epochs:
+            last = RunFolder(self.folder).last
+            write_atomically(_snapshot(self.folder, epoch), lambda path: shutil.copyfile(last, path))
 
 
 def main() -> None:
@@ -70,67 +93,133 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", help="default: 0.2 0.5 0.8 (depth), 0.5 (strata)")
     parser.add_argument("--at", type=int, nargs="+", help="epochs to measure (default: 5, 10, 25, 50, 100 %% of them)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("runs/diagnostics"))
+    parser.add_argument("--out", type=Path, default=Path("runs/diagnostics"), help="folder of the runs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON, pictures and page")
+    parser.add_argument("--part", action="store_true", help="train and measure only; a later call writes the results")
     asked = parser.parse_args()
-    shared = {"data": asked.data, "root": asked.root, "model": asked.model, "epochs": asked.epochs, "seed": asked.seed}
-    found = (depth if asked.what == "depth" else strata)(asked, shared)
-    words = " ".join(f"--{name} {value}" for name in ("model", "epochs") if (value := getattr(asked, name)))
-    command = f"python benchmarks/diagnostics.py {asked.what} {asked.data} {words}"
-    result = {"what": asked.what, "data": asked.data, "command": command, **found, "environment": environment()}
-    write_result(result, RESULTS / f"diagnostics_{asked.what}_{asked.data}.json")
-    (RESULTS / "diagnostics.md").write_text(page(), encoding="utf-8")
-    print(page())
+    if asked.at and not all(1 <= epoch <= asked.epochs for epoch in asked.at):
+        parser.error(f"--at: expected epochs from 1 to {asked.epochs}")
+    rates = asked.rates or RATES[asked.what]
+    measured = {rate: (depth if asked.what == "depth" else strata)(asked, rate) for rate in rates}
+    if asked.part:
+        return
+    first = next(iter(measured.values()))
+    result = {
+        "what": asked.what,
+        "data": asked.data,
+        "command": command(asked),
+        "epochs": asked.epochs,
+        "seed": asked.seed,
+        "rows": [row for notes in measured.values() for rows in notes["rows"].values() for row in rows],
+        "test_accuracy": {f"{rate:g}": notes["test_accuracy"] for rate, notes in measured.items()},
+        "environment": first["environment"],
+    }
+    draw(result, asked.results / "diagnostics")
+    write_result(result, asked.results / f"diagnostics_{asked.what}_{asked.data}.json")
+    text = page(asked.results)
+    write_atomically(asked.results / "diagnostics.md", lambda path: path.write_text(text, encoding="utf-8"))
+    print(text)
 
 
-def depth(asked: argparse.Namespace, shared: dict[str, Any]) -> dict[str, Any]:
-    """Cross-entropy at each rate, every stage at each epoch."""
+def depth(asked: argparse.Namespace, rate: float) -> dict[str, Any]:
+    """Cross-entropy at a rate, every stage at each epoch."""
     at = asked.at or sorted({max(1, round(asked.epochs * share)) for share in (0.05, 0.1, 0.25, 0.5, 1)})
-    rows, folders = [], {}
-    for rate in asked.rates or [0.2, 0.5, 0.8]:
-        config = {**shared, "learner": "cross_entropy", "noise": "symmetric", "rate": rate, "checkpoint_seconds": 0}
-        folder = asked.out / f"{asked.data}-ce-{rate:g}"
-        folders[rate] = folder
-        trained(config, folder, at)
-        for epoch in at:
-            measured = depth_figures(Run(folder, checkpoint=str(_snapshot(folder, epoch))))
-            rows += [{"rate": rate, "epoch": epoch, **row} for row in measured]
-    for name, epoch in (("early", at[min(1, len(at) - 1)]), ("last", at[-1])):
-        runs = [Run(folder, checkpoint=str(_snapshot(folder, epoch))) for folder in folders.values()]
-        paths, _ = draw("depth", Request(runs), RESULTS / "diagnostics")
-        for path in paths:
-            path.replace(path.with_name(f"depth_{asked.data}_{name}{path.suffix}"))
-    accuracy = {str(rate): figures(folder)["last"] for rate, folder in folders.items()}
-    return {"epochs": asked.epochs, "at": at, "rows": rows, "test_accuracy": accuracy, "seed": asked.seed}
+
+    def measure(folder: Path, epoch: str) -> list[Row]:
+        found = depth_figures(Run(folder, checkpoint=str(_snapshot(folder, int(epoch))), root=asked.root))
+        return [{"run": f"{rate:g}", "rate": rate, "epoch": int(epoch), **row} for row in found]
+
+    config = {"learner": "cross_entropy", "checkpoint_seconds": 0}
+    return measured_run(asked, rate, config, at, [str(epoch) for epoch in at], measure)
 
 
-def strata(asked: argparse.Namespace, shared: dict[str, Any]) -> dict[str, Any]:
-    """RoLR, its drift strata for both poolings."""
-    rows = []
-    for rate in asked.rates or [0.5]:
-        config = {**shared, "learner": "rolr", "controller": "coupled", "noise": "symmetric", "rate": rate}
-        folder = asked.out / f"{asked.data}-rolr-{rate:g}"
-        trained(config, folder, [])
-        for pooling in ("gap", "flatten"):
-            paths, drawn = draw("drift-strata", Request([Run(folder)], pooling=pooling), RESULTS / "diagnostics")
-            for path in paths:
-                path.replace(path.with_name(f"strata_{asked.data}_{pooling}{path.suffix}"))
-            rows += [{**row, "rate": rate, "pooling": pooling} for row in drawn.rows]
-        accuracy = figures(folder)["last"]
-    return {"epochs": asked.epochs, "rows": rows, "test_accuracy": accuracy, "seed": asked.seed}
+def strata(asked: argparse.Namespace, rate: float) -> dict[str, Any]:
+    """RoLR at a rate, its drift strata for both poolings."""
+
+    def measure(folder: Path, pooling: str) -> list[Row]:
+        return [
+            {"rate": rate, "pooling": pooling, **row} for row in strata_figures(Run(folder, root=asked.root), pooling)
+        ]
+
+    return measured_run(asked, rate, {"learner": "rolr", "controller": "coupled"}, [], POOLINGS, measure)
+
+
+def measured_run(
+    asked: argparse.Namespace,
+    rate: float,
+    config: dict[str, Any],
+    at: list[int],
+    wanted: list[str] | tuple[str, ...],
+    measure: Callable[[Path, str], list[Row]],
+) -> dict[str, Any]:
+    """Return test accuracy and what is wanted of a run, from its notes or else measured; each is noted at once."""
+    words = (asked.data, asked.model, config["learner"], f"{rate:g}", f"{asked.epochs}epochs", f"seed{asked.seed}")
+    folder = asked.out / "-".join(word for word in words if word)
+    path = asked.out / f"{folder.name}.json"
+    notes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": {}}
+    missing = [name for name in wanted if name not in notes["rows"]]
+    if missing or "test_accuracy" not in notes:
+        shared = {"data": asked.data, "root": asked.root, "model": asked.model, "epochs": asked.epochs}
+        trained({**shared, "seed": asked.seed, "noise": "symmetric", "rate": rate, **config}, folder, at)
+        notes |= {"test_accuracy": figures(folder)["last"], "environment": environment()}
+        write_result(notes, path)
+        for name in missing:
+            notes["rows"][name] = measure(folder, name)
+            write_result(notes, path)
+            print(f"{folder.name}: {name} measured", flush=True)
+    return {**notes, "rows": {name: notes["rows"][name] for name in wanted}}
 
 
 def trained(config: dict[str, Any], folder: Path, at: list[int]) -> None:
-    """Train a run unless it is there with all its snapshots."""
-    if RunFolder(folder).samples.exists() and all(_snapshot(folder, epoch).exists() for epoch in at):
+    """Train a run, from where it was stopped; from the beginning where a snapshot is missing that cannot be made."""
+    files = RunFolder(folder)
+    if files.samples.exists() and all(_snapshot(folder, epoch).exists() for epoch in at):
         return
+    saved = read_checkpoint(files.last)["epoch"] if files.last.exists() else 0
+    resume = saved > 0 and all(_snapshot(folder, epoch).exists() for epoch in at if epoch < saved)
     with Snapshots(Console(stderr=True), folder, at) as bars:
-        run(RunConfig.model_validate(config), folder, overwrite=True, reporter=bars)
+        run(RunConfig.model_validate(config), folder, resume=resume, overwrite=not resume, reporter=bars)
 
 
-def page() -> str:
+def draw(result: dict[str, Any], out: Path) -> None:
+    """Write the picture of each epoch (depth) or pooling and rate (strata)."""
+    for name, part in parts(result).items():
+        rows: list[Row] = [{k: math.nan if v is None else v for k, v in row.items()} for row in part]
+        with styled():
+            drawn = _drawn(result, rows)
+            write_figure(drawn.figure, drawn.rows, out, name)
+
+
+def _drawn(result: dict[str, Any], rows: list[Row]) -> Drawn:
+    if result["what"] == "depth":
+        return depth_panels(rows)
+    return strata_panels([f"RoLR on {result['data']}, {100 * rows[0]['rate']:g} % wrong"], [rows], rows[0]["pooling"])
+
+
+def parts(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each picture, by the name of its file."""
+    keys = ("epoch",) if result["what"] == "depth" else ("pooling", "rate")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in result["rows"]:
+        words = "_".join(f"{key}{row[key]}" if key != "pooling" else row[key] for key in keys)
+        found.setdefault(f"{result['what']}_{result['data']}_{words}", []).append(row)
+    return found
+
+
+def command(asked: argparse.Namespace) -> str:
+    """Return what repeats the measurement, but for folders."""
+    words = ["python benchmarks/diagnostics.py", asked.what, asked.data]
+    for name in ("model", "epochs", "rates", "at", "seed"):
+        value = getattr(asked, name)
+        if value:
+            words.append(f"--{name} {' '.join(f'{v:g}' for v in value) if isinstance(value, list) else value}")
+    return " ".join(words)
+
+
+def page(results: Path) -> str:
     """Return what was measured so far as Markdown."""
     lines = ["# Diagnostics on real runs", ""]
-    for path in sorted(RESULTS.glob("diagnostics_*.json")):
+    for path in sorted(results.glob("diagnostics_*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
         where = result["environment"]
         lines += [
@@ -141,49 +230,61 @@ def page() -> str:
             "",
             f"The paper: {PAPER.get(result['data'], '–')}.",
             "",
+            *(depth_lines(result) if result["what"] == "depth" else strata_lines(result)),
         ]
-        lines += depth_lines(result) if result["what"] == "depth" else strata_lines(result)
-    return "\n".join(lines) + "\n"
+        accuracy = ", ".join(
+            f"{100 * value:.1f} % at {100 * float(rate):g} % wrong" for rate, value in result["test_accuracy"].items()
+        )
+        pictures = [f"![{name}](diagnostics/{name}.png)" for name in parts(result)]
+        lines += [f"Test accuracy after the last epoch: {accuracy}.", "", *pictures, ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def depth_lines(result: dict[str, Any]) -> list[str]:
-    """One table per measure: rate and epoch by stage."""
+    """One table per measure, rate and epoch by stage; then whether the paper's order of the stages holds."""
     lines = []
     for key, name in DEPTH.items():
         scale, digits = (100, 1) if name.endswith("%") else (1, 2)
         lines += [
             f"**{name}**",
             "",
-            "| wrong | epoch | " + " | ".join(STAGES) + " | mean |",
-            "|--:" * (len(STAGES) + 3) + "|",
+            "| wrong | epoch | " + " | ".join(STAGES) + " | mean | layer4 − layer1 |",
+            "|--:" * (len(STAGES) + 4) + "|",
         ]
         for rate, epoch in dict.fromkeys((row["rate"], row["epoch"]) for row in result["rows"]):
-            mine = [row for row in result["rows"] if (row["rate"], row["epoch"]) == (rate, epoch)]
-            values = [row[key] for row in mine]
-            cells = ["–" if value is None else f"{scale * value:.{digits}f}" for value in values]
+            values = [row[key] for row in result["rows"] if (row["rate"], row["epoch"]) == (rate, epoch)]
             known = [value for value in values if value is not None]
-            mean = f"{scale * sum(known) / len(known):.{digits}f}" if known else "–"
-            lines.append(f"| {100 * rate:g} % | {epoch} | " + " | ".join([*cells, mean]) + " |")
+            mean = sum(known) / len(known) if known else None
+            change = None if None in (values[0], values[-1]) else values[-1] - values[0]
+            cells = ["–" if value is None else f"{scale * value:.{digits}f}" for value in (*values, mean, change)]
+            lines.append(f"| {100 * rate:g} % | {epoch} | " + " | ".join(cells) + " |")
         lines.append("")
-    last = ", ".join(
-        f"{100 * value:.1f} % at {100 * float(rate):g} %" for rate, value in result["test_accuracy"].items()
-    )
-    pictures = " ".join(f"![{when}](diagnostics/depth_{result['data']}_{when}.png)" for when in ("early", "last"))
-    return [*lines, f"Test accuracy after the last epoch: {last}.", "", pictures, ""]
+    for key, name in (("gradient_sensitivity", "Gradient sensitivity"), ("flip_rate", "The flip rate")):
+        rises = {}
+        for row in result["rows"]:
+            rises.setdefault((row["rate"], row["epoch"]), []).append(row[key])
+        known = [values for values in rises.values() if None not in values]
+        deeper = sum(values[-1] > values[0] for values in known)
+        steady = sum(values == sorted(values) for values in known)
+        lines.append(
+            f"{name} is higher in layer4 than in layer1 in {deeper} of {len(known)} measurements, "
+            f"and rises from stage to stage in {steady}."
+        )
+    return [*lines, ""]
 
 
 def strata_lines(result: dict[str, Any]) -> list[str]:
     """Right labels at low and high drift within each stratum, and the AUROC."""
     lines = [
-        "| features | stratum of the loss posterior | n | right at low drift, % | at high drift, % | AUROC |",
-        "|---|---|--:|--:|--:|--:|",
+        "| wrong | features | stratum of the loss posterior | n | right at low drift, % | at high drift, % | AUROC |",
+        "|--:|---|---|--:|--:|--:|--:|",
     ]
     for row in result["rows"]:
         low, high = (f"{100 * row[kind]:.1f}" if row[kind] is not None else "–" for kind in ("low", "high"))
         area = f"{row['auroc']:.3f}" if row["auroc"] is not None else "–"
-        lines.append(f"| {row['pooling']} | {row['stratum']} | {row['n']:,} | {low} | {high} | {area} |")
-    pictures = " ".join(f"![{p}](diagnostics/strata_{result['data']}_{p}.png)" for p in ("gap", "flatten"))
-    return [*lines, "", f"Test accuracy after the last epoch: {100 * result['test_accuracy']:.1f} %.", "", pictures, ""]
+        where = f"| {100 * row['rate']:g} % | {row['pooling']} | {row['stratum']} | {row['n']:,} "
+        lines.append(f"{where}| {low} | {high} | {area} |")
+    return [*lines, ""]
 
 
 def _snapshot(folder: Path, epoch: int) -> Path:

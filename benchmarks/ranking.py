@@ -1,9 +1,12 @@
 """Which score finds wrong labels first: every ranking of the audit on runs whose truth is known.
 
-Run: python benchmarks/ranking.py digits             (trains three runs in runs/ranking-digits; minutes on two cores)
-     python benchmarks/ranking.py cifar10 RUN…       (finished runs; nothing is trained)
-Writes results/ranking_<name>.json: average precision and AUROC of each ranking for "the label is wrong", the noise rate
-that the audit estimates beside the true one, and the mean over the runs. Higher is better; ties count as one step.
+Run: python benchmarks/ranking.py digits             (minutes on two cores)
+     python benchmarks/ranking.py cifar10 --root DATA --subset 10000 --epochs 60 --model resnet18 --human cifar10n-worst
+     python benchmarks/ranking.py NAME RUN…          (finished runs; nothing is trained)
+Without runs it trains RoLR with TRACE in runs/ranking-<name>, once for each of four noises and for human labels where
+they are named. Writes results/ranking_<name>.json: average precision and AUROC of each ranking for "the label is
+wrong", the noise rate that the audit estimates beside the true one, and the mean over the runs. Higher is better; ties
+count as one step.
 """
 
 from __future__ import annotations
@@ -32,24 +35,30 @@ from labeltrace.grid import run_all
 from labeltrace.progress import Bars
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-NOISES = {"symmetric": 0.4, "pair": 0.3, "instance": 0.4}
+NOISES = {"symmetric": 0.4, "asymmetric": 0.4, "pair": 0.3, "instance": 0.4}
 
 
 def main() -> None:
     """Compare the rankings and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="of the result: results/ranking_<name>.json")
-    parser.add_argument("runs", nargs="*", type=Path, help="folders of finished runs (none: digits, trained now)")
+    parser.add_argument("name", help="dataset by name; with runs, of the result: results/ranking_<name>.json")
+    parser.add_argument("runs", nargs="*", type=Path, help="folders of finished runs (none: they are trained now)")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--subset", type=int)
+    parser.add_argument("--model")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--human", help="the same images with people's labels, a dataset by name")
     parser.add_argument("--jobs", type=int, help="runs at a time when training (default: one per core)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result")
     arguments = parser.parse_args()
-    if not arguments.runs and arguments.name != "digits":
-        parser.error("name the runs to compare; only digits is trained here")
-    runs = arguments.runs or train_digits(Path("runs/ranking-digits"), arguments.jobs)
+    runs = arguments.runs or trained(arguments)
+    words = [run.name for run in arguments.runs]
+    for name in ("subset", "epochs", "model", "human"):
+        words += [f"--{name} {getattr(arguments, name)}"] if getattr(arguments, name) else []
     rows = [row(path) for path in runs]
     mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in rankings}
     record = {
-        "command": f"python benchmarks/ranking.py {' '.join([arguments.name, *(run.name for run in arguments.runs)])}",
+        "command": " ".join(["python benchmarks/ranking.py", arguments.name, *words]),
         "date": date.today().isoformat(),
         "labeltrace": labeltrace.__version__,
         "revision": code_revision(),
@@ -63,15 +72,21 @@ def main() -> None:
     print(page(record))
 
 
-def train_digits(out: Path, jobs: int | None) -> list[Path]:
-    """Train RoLR with TRACE on digits under three noises; finished runs stay."""
-    shared = {"data": "digits", "learner": "rolr", "controller": "trace", "seed": 0, "device": "cpu"}
-    configs = {
-        f"{noise}{rate:g}": RunConfig.model_validate({**shared, "noise": noise, "rate": rate})
+def trained(asked: argparse.Namespace) -> list[Path]:
+    """Train RoLR with TRACE under every noise; finished runs stay."""
+    shared = {name: getattr(asked, name) for name in ("root", "subset", "model", "epochs")}
+    shared |= {"data": asked.name, "learner": "rolr", "controller": "trace", "seed": 0}
+    changes: dict[str, dict] = {
+        f"{noise}{rate:g}": {"noise": noise, "rate": rate}
         for noise, rate in NOISES.items()
+        if noise != "asymmetric" or asked.name.startswith("cifar")  # it is defined by CIFAR's classes
     }
+    if asked.human:
+        changes[asked.human] = {"data": asked.human}
+    configs = {name: RunConfig.model_validate({**shared, **change}) for name, change in changes.items()}
+    out = Path(f"runs/ranking-{asked.name}")
     with Bars(Console()) as bars:
-        run_all(configs, out, bars, jobs, resume=True)
+        run_all(configs, out, bars, asked.jobs, resume=True)
     return [out / name for name in configs]
 
 

@@ -223,8 +223,8 @@ def test_feature_views() -> None:
     assert plain.mean(0).abs().max() < 1e-5
     assert torch.equal(views.weak(features, draws_of(500)), plain)
     added = views.strong(features, draws_of(500)) - plain
-    assert abs(added.mean()) < 0.01
-    assert abs(added.std() - 0.1) < 0.01
+    assert abs(added.mean()) < 0.05
+    assert abs(added.std() - 0.5) < 0.05
     quiet = FeatureViews(tuple(features.mean(0).tolist()), (1.0,) * 6, noise=0)
     assert torch.equal(quiet.strong(features, draws_of(500)), quiet.plain(features))
 

@@ -192,12 +192,13 @@ class FeatureViews:
     Attributes:
         mean: [D] per feature.
         std: [D] per feature.
-        noise: deviation of the strong view's noise, in standard deviations of the feature (default: ours, unmeasured).
+        noise: deviation of the strong view's noise, in standard deviations of the feature (default: ours, measured by
+            benchmarks/features.py).
     """
 
     mean: Tensor | Sequence[float]
     std: Tensor | Sequence[float]
-    noise: float = 0.1
+    noise: float = 0.5
     _placed: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
