@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import torch
 from labeltrace.audit import read_samples, write_samples
 from labeltrace.cli import main
 from labeltrace.diagnostics.figures import Request, draw, figures
+from labeltrace.diagnostics.figures.depth import depth_panels
 from labeltrace.diagnostics.reliability import reliability_table
 from labeltrace.diagnostics.runs import Run, clean_figures, depth_figures, layer_mean, score_again, strata_figures
 from labeltrace.diagnostics.surrogate import surrogate_truth
@@ -160,6 +162,20 @@ def test_reference_labels_from_a_file(runs, tmp_path):
         draw("surrogate", Request(runs), tmp_path)
 
 
+def test_a_number_is_a_class_only_where_no_class_is_called_one(runs, tmp_path, monkeypatch):
+    """Classes called 1 and 2: a 1 in the file is the first of them, and a 0 is none."""
+    path = tmp_path / "said.csv"
+    path.write_text("id,label\n0,1\n5,2\n", encoding="utf-8")
+    monkeypatch.setattr(Run, "classes", property(lambda run: ["1", "2"]))
+    truth = surrogate_truth(runs[0], path)
+    assert (int(truth[0]), int(truth[5])) == (0, 1)
+    path.write_text("id,label\n0,0\n", encoding="utf-8")
+    with pytest.raises(InputError, match="label '0' of id '0': unknown class"):
+        surrogate_truth(runs[0], path)
+    monkeypatch.setattr(Run, "classes", property(lambda run: ["cat", "dog"]))
+    assert int(surrogate_truth(runs[0], path)[0]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -198,7 +214,7 @@ def test_clean_labels_draw_without_a_crash(clean, tmp_path):
 
 def test_other_labels_than_the_runs_are_refused(folders):
     run = Run(folders / "plain", dataset=pictures(), device="cpu")
-    with pytest.raises(InputError, match="other labels now"):
+    with pytest.raises(InputError, match="the dataset has changed since it began"):
         run.network()
 
 
@@ -209,6 +225,62 @@ def test_features_have_no_pictures(tmp_path):
         draw("cases", Request([run]), tmp_path / "out")
     rows = depth_figures(run, batches=2)
     assert math.isnan(rows[0]["gradient_sensitivity"]) and rows[1]["gradient_sensitivity"] > 0  # the bare input
+
+
+def test_runs_in_folders_called_alike_are_both_there(folders, tmp_path, capsys):
+    for name in ("one", "two"):
+        shutil.copytree(folders / "base", tmp_path / name / "run")
+    paths = [tmp_path / name / "run" for name in ("one", "two")]
+    code, said, _ = command(capsys, *paths, "--json")
+    assert code == 0 and list(json.loads(said)["reliability"]) == [str(path) for path in paths]
+    _, drawn = draw("reliability", Request([Run(path) for path in paths]), tmp_path / "out")
+    assert {row["run"] for row in drawn.rows} == {str(path) for path in paths}
+    code, _, complaint = command(capsys, paths[0], paths[0])
+    assert code == 2 and complaint == f"labeltrace: {paths[0]}: given twice\n"
+
+
+def test_five_runs_with_long_names_fit(folders, tmp_path):
+    """Room is left for the panels, and no two runs have the same words."""
+    names = [f"cross-entropy-with-symmetric-noise-of-rate-0.{n}-and-seed-1027" for n in range(5)]
+    for name in names:
+        shutil.copytree(folders / "base", tmp_path / name)
+    request = Request([Run(tmp_path / name, dataset=pictures(), device="cpu") for name in names], batches=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="constrained_layout not applied")
+        for name in ("reliability", "depth"):
+            _, drawn = draw(name, request, tmp_path / "out")
+            assert {row["run"] for row in drawn.rows} == set(names)
+            words = [text.get_text() for text in drawn.figure.legends[0].get_texts()]
+            assert len(set(words)) == 5 and max(map(len, words)) < 50
+
+
+def test_an_axis_is_called_by_the_score_that_is_on_it(runs):
+    for name in ("mismatch", "reliability", "landscape"):
+        for score, word in (("clean", "loss posterior"), ("observed_reliability", "observed-label reliability")):
+            drawn = figures[name](Request(runs, score=score))
+            assert word in drawn.figure.axes[0].get_xlabel()
+
+
+def test_curves_of_depth_are_told_apart_by_what_differs(runs):
+    rows = depth_figures(runs[0], batches=1)
+
+    def curves(*changes):
+        drawn = depth_panels([{"run": str(n), **row, **change} for n, change in enumerate(changes) for row in rows])
+        return [text.get_text() for text in drawn.figure.legends[0].get_texts()]
+
+    assert curves({"model": "a"}, {"model": "b"}) == ["a, 25 % wrong", "b, 25 % wrong"]
+    assert curves({"wrong_labels": 0.2}, {"wrong_labels": 0.5})[1] == f"{rows[0]['model']}, 50 % wrong"
+    assert curves({"method": "x"}, {"method": "y"}) == ["x, 25 % wrong", "y, 25 % wrong"]
+    assert curves({}, {}) == ["0, 25 % wrong", "1, 25 % wrong"]
+
+
+def test_a_test_label_of_unknown_truth_is_the_observed_one(folders):
+    data = pictures()
+    truth = data.test.labels.clone()
+    truth[:3] = torch.tensor([-1, 1 - int(truth[1]), -1])
+    run = Run(folders / "base", dataset=replace(data, test=replace(data.test, truth=truth)), device="cpu")
+    assert run.test_labels.tolist() == [int(data.test.labels[0]), int(truth[1]), *data.test.labels[2:].tolist()]
+    assert all(math.isfinite(row["fisher_ratio"]) for row in depth_figures(run, batches=1))
 
 
 def test_too_many_runs_and_a_misspelt_figure(runs, tmp_path):

@@ -41,7 +41,9 @@ def diagnose(
     pooling: Annotated[
         str | None, typer.Option(help="drift-strata: score again with these features, gap or flatten.")
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="Whose weights: last, best or a file.")] = "last",
+    checkpoint: Annotated[
+        str, typer.Option(help="depth, representation, --pooling: whose weights, last, best or a file.")
+    ] = "last",
     batches: Annotated[int, typer.Option(help="depth: batches of 128 that gradients are taken of.")] = 50,
     probe_labels: Annotated[str, typer.Option(help="depth: fit the probe to true or observed labels.")] = "true",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
@@ -109,8 +111,8 @@ def _reliability(request: Request) -> dict[str, list[dict[str, str | int | float
     from labeltrace.diagnostics.reliability import reliability_table
 
     return {
-        run.name: reliability_table(run.verdicts(request.score), low=request.low, tau=request.tau)
-        for run in request.runs
+        name: reliability_table(run.verdicts(request.score), low=request.low, tau=request.tau)
+        for name, run in zip(request.folders(), request.runs, strict=True)
     }
 
 

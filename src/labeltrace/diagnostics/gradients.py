@@ -60,7 +60,8 @@ def stage_gradients(network: nn.Module, inputs: Tensor, labels: Tensor) -> dict[
     In eval mode, so that no BatchNorm statistic moves; nothing is left in `.grad`.
     """
     named = dict(network.named_parameters())
-    keys = {stage: [key for key in stage_keys(network)[stage] if key in named] for stage in stage_names(network)}
+    parts = stage_keys(network)
+    keys = {stage: [key for key in parts[stage] if key in named] for stage in stage_names(network)}
     wanted = [named[key] for stage in keys for key in keys[stage]]
     with evaluating(network), torch.enable_grad():
         loss = F.cross_entropy(network(inputs).logits, labels)

@@ -162,7 +162,8 @@ class Run:
     @property
     def test_labels(self) -> Tensor:
         """Labels of the test set, the true ones where they are known."""
-        return self.test.labels if self.test.truth is None else self.test.truth
+        labels, truth = self.test.labels, self.test.truth
+        return labels if truth is None else torch.where(truth >= 0, truth, labels)
 
     def batches(self, split: Split, rows: list[Tensor] | None = None) -> Iterator[Tensor]:
         """Yield inputs as a network takes them, without augmentation: in order, or those of each of `rows`."""
@@ -218,8 +219,8 @@ def depth_figures(
         seen, unseen = train[number].to(run.device), test[number].to(run.device)
         rows.append(
             {
-                "run": run.name,
                 "model": str(run.config.model),
+                "method": run.method,
                 "wrong_labels": wrong,
                 "stage": name,
                 "gradient_sensitivity": gradients.sensitivity[name],
@@ -249,11 +250,14 @@ def clean_figures(run: Run, clean: Run, progress: Progress | None = None) -> tup
     noisy, reference, labels = run.network(), clean.network().to(run.device), run.test_labels
     tell = _teller(f"{run.name} beside {clean.name}", 2, progress)
     tell(0)
-    pair = [stage_features(network, run.batches(run.test)) for network in (reference, noisy)]
+    pair = [
+        [feature.to(run.device) for feature in stage_features(network, run.batches(run.test))]
+        for network in (reference, noisy)
+    ]
     tell(1)
     rows: list[Row] = [
-        {"run": run.name, "clean_run": clean.name, "stage": name, "cka": linear_cka(x, y), "n_test": len(labels)}
-        for name, x, y in zip(stage_names(noisy), *pair, strict=True)
+        {"clean_run": clean.name, "stage": name, "cka": linear_cka(*stage), "n_test": len(labels)}
+        for name, *stage in zip(stage_names(noisy), *pair, strict=True)
     ]
     operated = surgery(noisy, reference, lambda network: accuracy(network, run.batches(run.test), labels))
     tell(2)

@@ -17,7 +17,8 @@ def surrogate_truth(run: Run, path: Path) -> Tensor:
 
     Args:
         run: whose table has ids and names of classes.
-        path: table (.csv, .tsv, .parquet) with the columns id and label; a label is a class name, or its number.
+        path: table (.csv, .tsv, .parquet) with the columns id and label; a label is a class name, or its number
+            where no class has a number for a name.
 
     Raises:
         InputError: a column that is missing, an id or a class that the run does not have, an id that comes twice.
@@ -32,12 +33,13 @@ def surrogate_truth(run: Run, path: Path) -> Tensor:
     columns, _ = table.read([ids, labels])
     place = {name: number for number, name in enumerate(run.samples["id"].to_pylist())}
     classes = {name: number for number, name in enumerate(run.classes)}
+    numbered = not any(name.isdecimal() for name in classes)  # else "1" might mean either
     truth = torch.full((len(place),), -1)
     for sample, label in zip(*(columns[name].to_pylist() for name in (ids, labels)), strict=True):
         name, said = str(sample), str(label)
         if name not in place:
             raise InputError(f"{path}: id {name!r} is no sample of {run.name}")
-        if said not in classes and not (said.isdecimal() and int(said) < len(classes)):
+        if said not in classes and not (numbered and said.isdecimal() and int(said) < len(classes)):
             raise InputError(f"{path}: label {said!r} of id {name!r}: unknown class: {nearest(said, classes)}")
         if truth[place[name]] >= 0:
             raise InputError(f"{path}: id {name!r} comes twice")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from labeltrace.diagnostics.figures.request import Drawn, Request
-from labeltrace.diagnostics.figures.style import new_figure
+from labeltrace.diagnostics.figures.style import fitting, new_figure
 from labeltrace.diagnostics.landscape import BINS, Landscape, landscape, low_observed_high_pseudo
 from labeltrace.diagnostics.reliability import Row
 from labeltrace.diagnostics.runs import Run
@@ -20,7 +20,8 @@ def draw_landscape(request: Request) -> Drawn:
     grids = figure.subplots(1, len(request.runs), squeeze=False)[0]
     rows: list[Row] = []
     image = None
-    for axis, name, run in zip(grids, request.names(), request.runs, strict=True):
+    names = request.names()
+    for axis, name, word, run in zip(grids, names, fitting(names, 32), request.runs, strict=True):
         v = run.verdicts(request.score)
         label, pseudo = _pseudo(run)
         pseudo = pseudo[run.truth >= 0]
@@ -29,10 +30,10 @@ def draw_landscape(request: Request) -> Drawn:
         image = _grid(axis, found)
         words = [shown(float(corner[column]), 1, PERCENT) for column in ("pseudo_accuracy", "hc_error")]
         axis.set_title(
-            f"{name}, n = {len(v):,}\nlow / high corner: {words[0]} % right, n = {corner['n']:,},\n"
-            f"{words[1]} % of its confident ones wrong"
+            f"{word}\nn = {len(v):,}; low / high corner: n = {corner['n']:,},\n"
+            f"{words[0]} % right, {words[1]} % of confident ones wrong"
         )
-        axis.set(xlabel="observed-label reliability", ylabel=label)
+        axis.set(xlabel=request.score_label, ylabel=label)
         for y in range(BINS):
             for x in range(BINS):
                 cell: Row = {"run": name, "observed_from": x / BINS, "pseudo_from": y / BINS}

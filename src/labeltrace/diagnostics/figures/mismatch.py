@@ -12,6 +12,7 @@ from labeltrace.diagnostics.figures.style import (
     VERMILION,
     bars,
     count,
+    fitting,
     new_figure,
     per_cent,
     percent_axis,
@@ -42,14 +43,15 @@ def draw_surrogate(request: Request) -> Drawn:
 
 
 def _draw(found: list[tuple[str, Verdicts]], request: Request, reference: str) -> Drawn:
-    figure = new_figure(8.6, 3.3 * len(found))
+    figure = new_figure(8.6, 3.5 * len(found))
     rows: list[Row] = []
-    for axes, (name, v) in zip(figure.subplots(len(found), 2, squeeze=False), found, strict=True):
+    words = fitting([name for name, _ in found], 34)
+    for axes, (name, v), word in zip(figure.subplots(len(found), 2, squeeze=False), found, words, strict=True):
         curve, regimes = mismatch_curve(v), mismatch_regimes(v, request.regime, request.tau)
         _curve(axes[0], curve, request, reference)
-        axes[0].set_title(f"(a) {name}, {count(len(v))}, {int(v.noisy.sum()):,} of them with wrong labels")
+        axes[0].set_title(f"(a) {word}\n{count(len(v))}, {int(v.noisy.sum()):,} of them with wrong labels")
         _regimes(axes[1], regimes, request.tau)
-        axes[1].set_title(f"(b) {name}, by regime{_gap(regimes)}")
+        axes[1].set_title(f"(b) {word}\nby regime{_gap(regimes)}")
         rows += [{"run": name, "panel": "bins", **row} for row in curve]
         rows += [{"run": name, "panel": "regimes", **row} for row in regimes]
     return Drawn(figure, rows)
@@ -64,8 +66,7 @@ def _curve(axis: Any, curve: list[Row], request: Request, reference: str) -> Non
     for x, row in zip(middle, curve, strict=True):
         axis.text(x, 106, f"{row['n']:,}", ha="center", va="bottom", fontsize=6, color="#555555")
     percent_axis(axis, "pseudo targets")
-    label = "observed-label reliability" if request.score == "observed_reliability" else "loss posterior"
-    axis.set(xlabel=f"{label}, midpoint of bin\n(n on top; high-clean in grey)", xlim=(0, 1))
+    axis.set(xlabel=f"{request.score_label}, midpoint of bin\n(n on top; high-clean in grey)", xlim=(0, 1))
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, columnspacing=0.9, handlelength=2.2)
 
 

@@ -10,10 +10,11 @@ from labeltrace.diagnostics.figures.style import (
     HATCHES,
     MARKERS,
     bars,
+    fitting,
     new_figure,
     per_cent,
     percent_axis,
-    short,
+    span,
 )
 from labeltrace.diagnostics.reliability import Row, mismatch_curve, reliability_table
 from labeltrace.diagnostics.values import PERCENT, shown
@@ -30,18 +31,17 @@ def draw_reliability(request: Request) -> Drawn:
     tables = [reliability_table(v, low=request.low, tau=request.tau) for v in found]
     figure = new_figure(9.4, 6.4)
     ((by_bin, subsets), (errors, calibration)) = figure.subplots(2, 2)
-    for number, (name, curve) in enumerate(zip(names, curves, strict=True)):
+    signs = []  # of each run: its curve
+    for number, curve in enumerate(curves):
         look = {"color": COLOURS[number], "marker": MARKERS[number], "clip_on": False}
         middle = [float(row["midpoint"]) for row in curve]
-        by_bin.plot(middle, per_cent(r["pseudo_accuracy"] for r in curve), "-", label=f"{name}: pseudo target", **look)
-        by_bin.plot(
-            middle, per_cent(r["observed_correct"] for r in curve), ":", label=f"{name}: observed label", **look,
-            markerfacecolor="white",
-        )  # fmt: skip
+        signs += by_bin.plot(middle, per_cent(r["pseudo_accuracy"] for r in curve), "-", **look)
+        by_bin.plot(middle, per_cent(r["observed_correct"] for r in curve), ":", **look, markerfacecolor="white")
     percent_axis(by_bin, "right")
-    by_bin.set(xlabel="observed-label reliability, midpoint of bin", xlim=(0, 1))
-    by_bin.set_title(f"(a) by bin, n = {_together([len(v) for v in found])}")
-    by_bin.legend(fontsize=7)
+    by_bin.set(xlabel=f"{request.score_label}, midpoint of bin", xlim=(0, 1))
+    by_bin.set_title(
+        f"(a) by bin, n = {_together([len(v) for v in found])}\nfull line: pseudo target, dotted: observed label"
+    )
     index = {row["subset"]: number for number, row in enumerate(tables[0])}
     groups = [f"{subset}\nn = {_together([int(t[index[subset]]['n']) for t in tables])}" for subset in SUBSETS]
     accuracy = {
@@ -52,12 +52,12 @@ def draw_reliability(request: Request) -> Drawn:
     subsets.tick_params(axis="x", labelsize=7)
     percent_axis(subsets, "pseudo target is right")
     subsets.set_title("(b) accuracy of pseudo targets")
-    subsets.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3)
     confident = [int(table[index["high-confidence"]]["n"]) for table in tables]
     _single(errors, names, [float(table[0]["hc_error"]) for table in tables], confident)
     errors.set(ylabel="wrong among confident ones (%)", title=f"(c) errors at confidence ≥ {request.tau:g}")
     _single(calibration, names, [float(table[0]["ece"]) for table in tables], [len(v) for v in found])
     calibration.set(ylabel="expected calibration error (%)", title="(d) calibration error")
+    _legend(figure, signs, subsets.containers, names)
     rows: list[Row] = []
     for name, table, curve in zip(names, tables, curves, strict=True):
         rows += [{"run": name, "panel": "subsets", **row} for row in table]
@@ -71,11 +71,23 @@ def _single(axis: Any, names: list[str], values: list[float], counts: list[int])
         height = 0.0 if value != value else PERCENT * value
         axis.bar(number, height, 0.6, color=COLOURS[number], hatch=HATCHES[number], edgecolor="white", linewidth=0.6)
         axis.annotate(shown(value, 2, PERCENT), (number, height), (0, 2), textcoords="offset points", ha="center")
-    axis.set_xticks(range(len(names)), [f"{short(n, 20)}\nn = {c:,}" for n, c in zip(names, counts, strict=True)])
+    most, size = (22, 9) if len(names) < 3 else (12, 7)
+    words = [f"{word}\nn = {n:,}" for word, n in zip(fitting(names, most), counts, strict=True)]
+    axis.set_xticks(range(len(names)), words, fontsize=size)
     axis.set_xlim(-0.7, len(names) - 0.3)
     axis.set_ylim(0, max(1.0, 1.15 * max(axis.get_ylim())))
 
 
 def _together(counts: list[int]) -> str:
-    """One number, or those of the runs in their order."""
-    return " / ".join(f"{value:,}" for value in (counts if len(set(counts)) > 1 else counts[:1]))
+    """The counts of two runs in their order; of more, from the smallest to the largest."""
+    return span(counts) if len(counts) > 2 or len(set(counts)) == 1 else " / ".join(f"{value:,}" for value in counts)
+
+
+def _legend(figure: Any, lines: list[Any], patches: list[Any], names: list[str]) -> None:
+    """One legend for all panels: the line and the bar of each run."""
+    from matplotlib.legend_handler import HandlerTuple
+
+    figure.legend(
+        [*zip(lines, patches, strict=True)], fitting(names, 40), handler_map={tuple: HandlerTuple(ndivide=None)},
+        loc="outside lower center", ncols=min(len(names), 3), handlelength=4,
+    )  # fmt: skip

@@ -43,10 +43,29 @@ class Request:
     probe_labels: str = "true"
     progress: Progress | None = None
 
+    @property
+    def score_label(self) -> str:
+        """What the score is called on an axis."""
+        return "loss posterior" if self.score == "clean" else "observed-label reliability"
+
     def names(self) -> list[str]:
         """Return what the runs are called beside each other: their methods where those differ, else their folders."""
         methods = [run.method for run in self.runs]
-        return methods if len(set(methods)) == len(methods) else [run.name for run in self.runs]
+        return methods if len(set(methods)) == len(methods) else self.folders()
+
+    def folders(self) -> list[str]:
+        """Return the names of the runs' folders; their paths where two folders are called alike.
+
+        Raises:
+            InputError: a run is given twice.
+        """
+        names = [run.name for run in self.runs]
+        if len(set(names)) < len(names):
+            names = [str(run.folder.path) for run in self.runs]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise InputError(f"{name}: given twice")
+        return names
 
     def at_most(self, count: int, figure: str) -> None:
         """Refuse more runs than a figure has room for."""

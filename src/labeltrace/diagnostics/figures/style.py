@@ -9,6 +9,7 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo")
+ABREAST = 3  # bars of a group whose numbers have room beside each other; those of more stand upright
 DPI = 200
 RC: dict[Any, Any] = {
     "font.size": 9,
@@ -82,9 +84,10 @@ def bars(axis: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]]
             places, heights, width * 0.94, label=name, color=colours[number], hatch=HATCHES[number],
             edgecolor="white", linewidth=0.6,
         )  # fmt: skip
+        size, upright = 7 if len(groups) * len(series) <= 12 else 6, len(series) > ABREAST
         for place, height, value in zip(places, heights, values, strict=True):
-            label = shown(value, 1, PERCENT)
-            axis.text(place, height + 1, label, ha="center", va="bottom", fontsize=7 if width > 0.18 else 6)
+            label, turn = shown(value, 1, PERCENT), 90 if upright and not math.isnan(value) else 0
+            axis.text(place, height + 1, label, ha="center", va="bottom", fontsize=size, rotation=turn)
     axis.set_xticks(range(len(groups)), groups)
 
 
@@ -94,12 +97,38 @@ def per_cent(values: Iterable[str | int | float]) -> list[float]:
 
 
 def short(name: str, most: int = 16) -> str:
-    """Return a name that fits beside others.
+    """Return a name that fits, cut in the middle: names often differ at their ends.
 
     >>> short("a very long name indeed")
-    'a very long nam…'
+    'a very l… indeed'
     """
-    return name if len(name) <= most else name[: most - 1] + "…"
+    tail = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def fitting(names: Sequence[str], most: int) -> list[str]:
+    """Return names that fit and can still be told apart: without what all begin with, where cutting them is not enough.
+
+    >>> fitting(["symmetric-noise-0.2-seed-1027", "symmetric-noise-0.5-seed-1027"], 14)
+    ['…0.2-seed-1027', '…0.5-seed-1027']
+    """
+    same = "".join(signs[0] for signs in takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False)))
+    start = 1 + max(same.rfind(sign) for sign in "-_ /")
+    for cut in (list(names), [f"…{name[start:]}" for name in names]):
+        found = [short(name, most) for name in cut]
+        if len(set(found)) == len(names):
+            return found
+    return [f"{number}: {short(name, most - 3)}" for number, name in enumerate(names, 1)]
+
+
+def span(values: Iterable[int]) -> str:
+    """Return one number, or the smallest and the largest.
+
+    >>> span([1070, 274, 657]), span([450, 450])
+    ('274–1,070', '450')
+    """
+    ordered = sorted(values)
+    return "–".join(f"{value:,}" for value in dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def count(value: object, what: str = "") -> str:
