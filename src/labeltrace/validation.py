@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -36,7 +37,8 @@ def build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         if name not in known:
             raise InputError(f"{where}: unknown key {name!r}: {nearest(str(name), known)}")
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        made: T = _adapter(kind).validate_python(dict(values))  # type: ignore[arg-type]
+        return made
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] == "value_error":  # our own message, raised by a check of the record itself
@@ -44,6 +46,11 @@ def build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         name = ".".join(str(part) for part in problem["loc"])
         said = problem["msg"].partition(" for <class")[0].lower()
         raise InputError(f"{where}: {name}: {said}, got {problem['input']!r}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)  # making one takes longer than many uses of it
 
 
 def field_names(kind: type) -> list[str]:

@@ -9,13 +9,15 @@ from labeltrace.control import TraceConfig
 from labeltrace.data import datasets, noises
 from labeltrace.errors import InputError
 from labeltrace.experiments import TABLES, load_table, read_table
-from labeltrace.experiments.cells import config_hash, config_of, noise_of
+from labeltrace.experiments.cells import config_hash, config_of, noise_of, run_key
+from labeltrace.experiments.tables import pick
 from labeltrace.learners import learners
 from labeltrace.models import models
 
 PAPER = next(
     (path for up in Path(__file__).resolve().parents if (path := up / "shared" / "paper" / "trace.tex").exists()), None
 )
+PRINTED = [name for name in TABLES if load_table(name).label]
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?|--")
 
 
@@ -56,7 +58,12 @@ def test_the_reader_of_latex_reads(paper):
     ]
 
 
-@pytest.mark.parametrize("name", TABLES)
+def test_all_tables_but_one_are_the_papers():
+    assert set(TABLES) - set(PRINTED) == {"choices"}
+    assert not any(cell.published for cell in load_table("choices").cells)
+
+
+@pytest.mark.parametrize("name", PRINTED)
 def test_every_number_is_the_papers(name, paper):
     table = load_table(name)
     printed = [line for line in body(paper, table.label) if len(numbers(line)) > 1]
@@ -121,6 +128,7 @@ def test_one_number_in_two_tables_is_one_number():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_run_names_what_exists(name):
+    seen = set()
     for cell in load_table(name).cells:
         if not cell.run:
             assert cell.measure is None
@@ -128,27 +136,80 @@ def test_every_run_names_what_exists(name):
         assert cell.run["data"] in datasets and cell.run["learner"] in learners and cell.run["model"] in models
         assert ("noise" in cell.run) == ("rate" in cell.run)
         assert cell.run.get("noise", "symmetric") in noises
-        if not cell.refused:
+        if not cell.refused and run_key(cell) not in seen:
+            seen.add(run_key(cell))
             config = config_of(cell, 100, seed=7)
             assert (config.epochs, config.seed, config.settings["epochs"]) == (100, 7, 100)
             assert not str(config.preset).startswith("oracle")
 
 
 def test_what_is_refused_really_cannot_be_run():
-    cells = [cell for name in TABLES for cell in load_table(name).cells if cell.refused]
+    cells = [cell for name in TABLES for cell in load_table(name).cells if cell.refused and cell.run]
     assert {cell.row for cell in cells} == {"ρ = 0.5"}
     for cell in cells:
         with pytest.raises(InputError, match="rho"):
             config_of(cell, 100, seed=0)
 
 
-def test_methods_that_are_not_here_have_numbers_and_no_run():
+def test_every_number_of_the_paper_has_a_run_or_a_reason():
+    """All that is left are columns of differences."""
+    left = {c.column for name in PRINTED for c in load_table(name).cells if c.published and not c.run and not c.refused}
+    assert left == {"Avg. Δ", "Gain"}
+
+
+def test_methods_that_are_not_here_have_numbers_a_reason_and_no_run():
+    absent = set()
     for name in ("main", "cifar-n", "plugins", "large-scale"):
         table = load_table(name)
-        for row in ("JoCoR", "Co-teaching", "DivideMix + L2B", "CORES + CT"):
-            cells = [cell for cell in table.cells if cell.row == row]
-            assert all(cell.number is not None or cell.published == "--" for cell in cells)
-            assert not any(cell.run for cell in cells)
+        for cell in table.cells:
+            if cell.refused == "this method is not in the package":
+                assert cell.number is not None or cell.published in ("--", None)
+                assert not cell.run
+                absent |= {cell.row.replace("-", "_").lower(), cell.row.rpartition(" + ")[2].lower()}
+        assert any("not in the package" in words for words in table.refusals())
+    assert {"jocor", "co_teaching", "co_learning", "rankmatch", "crosssplit", "ccl", "negscale"} <= absent
+    assert {"ct", "snscl", "l2b"} <= absent
+    assert not absent & {*learners}, "its row can have a run now"
+
+
+def test_refusals_name_rows_or_columns():
+    table = load_table("large-scale")
+    assert table.refusals() == [
+        "WebVision Top5, ILSVRC12 Top5: a run keeps top-1 accuracy alone",
+        "CORES + CT, DivideMix + CT, f-DivideMix + CT, DISC + CT: this method is not in the package",
+    ]
+    assert table.refusals(table.pick(["CORES + CT"])) == ["CORES + CT: this method is not in the package"]
+    assert load_table("ablation").refusals() == []
+
+
+def test_several_tables_are_picked_from_where_the_texts_fit():
+    main, human = load_table("main"), load_table("cifar-n")
+    assert {cell.id for cell in pick([main, human], ["RoLR", "Worst"])} == {"cifar-n/RoLR/CIFAR-10N Worst"}
+    both = pick([main, human], ["RoLR + TRACE"])
+    assert len(both) == 16 and {cell.table for cell in both} == {"main", "cifar-n"}
+    with pytest.raises(InputError, match="no such row or column of main, cifar-n"):
+        pick([main, human], ["nobody"])
+    with pytest.raises(InputError, match="none of these tables has them all"):
+        pick([main, human], ["DISC", "Worst"])
+    with pytest.raises(InputError, match="no such row or column of main; it has: JoCoR"):
+        pick([main], ["Worst"])
+
+
+def test_choices_change_one_thing():
+    table = load_table("choices")
+    configs = {row: config_of(table.cell(row, "Best"), 60, seed=0) for row in table.rows}
+    assert len({config_hash(config) for config in configs.values()}) == len(table.rows)
+    trace = configs["TRACE"].trace
+    for row in table.rows:
+        if " = " in row or row == "without structure":
+            other = configs[row].trace
+            (changed,) = [key for key in trace if trace[key] != other[key]]
+            assert changed in row and configs[row].settings == configs["TRACE"].settings
+    for row in ("plain scoring view", "batches of Appendix A"):
+        base, ours = configs[f"RoLR, {row}"], configs[f"TRACE, {row}"]
+        assert base.settings == ours.settings != configs["RoLR"].settings
+    main = load_table("main").cell("RoLR + TRACE", "CIFAR-100 sym 50 %")
+    assert config_hash(config_of(main, 60, seed=0)) == config_hash(configs["TRACE"])
 
 
 def test_variants_are_options_of_trace():
@@ -208,7 +269,7 @@ def test_only_picks_by_name_or_by_text():
     assert {(cell.row, cell.column) for cell in picked} == {
         (row, column) for row in ("RoLR", "DISC") for column in ("CIFAR-10 sym 50 %", "CIFAR-100 sym 50 %")
     }
-    assert table.pick(["JoCoR"]) == []
+    assert all(cell.refused and not cell.run for cell in table.pick(["JoCoR"]))
     with pytest.raises(InputError, match="no such row or column of main"):
         table.pick(["RoLRR"])
 

@@ -88,13 +88,37 @@ def test_a_plan_knows_how_long_it_takes(capsys, tmp_path, monkeypatch):
     assert "no estimate" in capsys.readouterr().out
 
 
+def test_a_plan_says_what_is_not_run_and_why(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("main", "cifar-n", "--seeds", 0, "--dry-run")
+    assert call(*words, "--only", "JoCoR", "--only", "RoLR", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert len(plan["runs"]) == 16
+    assert plan["refused"] == [f"{table}: JoCoR: this method is not in the package" for table in ("main", "cifar-n")]
+    assert call(*words, "--only", "JoCoR", "--only", "RoLR", "--only", "Worst") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "not run: cifar-n: JoCoR: this method is not in the package 1 run: 1 to do" in said
+    assert "not run: main" not in said
+
+
+def test_a_plan_says_where_trace_never_starts(capsys, tmp_path, monkeypatch):
+    """RoLR has 15 epochs of warm-up in 515, and TRACE starts 30 later."""
+    monkeypatch.chdir(tmp_path)
+    words = ("ablation", "--only", "RoLR (base)", "--only", "TRACE", "--seeds", 0, "--dry-run", "--epochs")
+    for epochs, idle in ((515, False), (100, False), (2, True)):
+        assert call(*words, epochs) == 0
+        assert ("in 1 of these runs TRACE never starts" in capsys.readouterr().out) == idle
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
         ((), "name a table"),
         (("ablashun",), "did you mean 'ablation'?"),
         (("main", "--only", "nobody"), "no such row or column of main"),
-        (("main", "--only", "JoCoR"), "nothing to run"),
+        (("main", "--only", "JoCoR"), "nothing to run: main: JoCoR: this method is not in the package"),
+        (("pseudo-summary", "--only", "Gain"), "differences of others"),
+        (("main", "cifar-n", "--only", "nobody"), "no such row or column of main, cifar-n"),
         (("sensitivity", "--only", "ρ = 0.5"), "ρ ≥ 1"),
         (("main", "--seeds", "0,x"), "--seeds '0,x': expected numbers"),
         (("main", "--epochs", "0"), "--epochs 0"),
@@ -127,6 +151,14 @@ def test_from_a_table_to_its_lines(table, capsys):
     assert list((folder / "checkpoints").iterdir()) == []
     assert call(*words, "--only", "Cross-Entropy") == 0
     assert json.loads(capsys.readouterr().out)["trained"] == 0
+    results = table.with_suffix(".jsonl")
+    whole = results.read_text(encoding="utf-8")
+    results.write_text(whole[:100], encoding="utf-8")
+    assert call(*words, "--only", "Cross-Entropy") == 2 and "line 1 is no record" in capsys.readouterr().err
+    results.write_text("", encoding="utf-8")
+    assert call(*words, "--only", "Cross-Entropy") == 0  # its folder has all that the line is made of
+    assert results.read_text(encoding="utf-8") == whole
+    capsys.readouterr()
     assert call("--collect", folder, "--results", table.parent / "others.jsonl", "--json") == 0
     collected = json.loads(capsys.readouterr().out)
     assert collected["added"] == [] and "fills no cell" in collected["left_out"][str(folder)]

@@ -18,9 +18,12 @@ from labeltrace.errors import InputError
 from labeltrace.experiments import TABLES, load_table, read_table
 from labeltrace.experiments.cells import config_hash, config_of
 from labeltrace.experiments.compare import paired_t
-from labeltrace.experiments.page import page
+from labeltrace.experiments.findings import fill as fill_findings
+from labeltrace.experiments.findings import holm
+from labeltrace.experiments.matched import compare, pairs_in, read_pairs, write_pairs
+from labeltrace.experiments.page import page, placed
 from labeltrace.experiments.plan import DONE, FRESH, HALF, plan_runs, seconds_per_epoch
-from labeltrace.experiments.results import add_line, line_of, read_lines, results_file, run_folders, value_of
+from labeltrace.experiments.results import add_line, line_id, line_of, read_lines, results_file, run_folders, value_of
 from labeltrace.experiments.runner import drop_checkpoints, fill, with_noise_file
 from labeltrace.grid import GridBars
 from labeltrace.runs import run
@@ -141,7 +144,7 @@ def test_what_is_done_or_half_done_is_seen(work):
     lines = read_lines(folder / "digits.jsonl")
     again = plan_runs(table.pick([]), SEEDS, folder / "runs", lines[1:], epochs=2)
     assert [one.state for one in again] == [HALF] + [DONE] * 5
-    other = plan_runs(table.pick([]), (7,), folder / "runs", lines, epochs=2)
+    other = plan_runs(table.pick([]), (7,), folder / "runs", lines, epochs=2, device="cpu")
     assert {one.state for one in other} == {FRESH}
     seconds = [line["seconds"] / 2 for line in lines if line["controller"] == "coupled"]
     base = next(one for one in other if one.config.controller == "coupled")
@@ -153,16 +156,23 @@ def test_a_run_is_in_once_and_replaced_only_when_asked(work, tmp_path):
     results = tmp_path / "deep" / "runs.jsonl"
     line = line_of(folder / "runs" / planned[0].name, table.cells)
     assert add_line(results, line) and not add_line(results, {**line, "seconds": 1.0})
-    assert add_line(results, {**line, "id": "another"})
+    assert add_line(results, {**line, "seed": 7, "id": line_id(line["config_sha256"], line["noise_sha256"], 7)})
     assert read_lines(results)[0]["seconds"] == line["seconds"]
     assert add_line(results, {**line, "seconds": 1.0}, again=True)
     assert [one["seconds"] for one in read_lines(results)] == [1.0, line["seconds"]]
     assert [path.name for path in results.parent.iterdir()] == ["runs.jsonl"]
 
 
+def made_up(config, labels, seed, **more):
+    """A line as far as it must fit itself."""
+    own = {"id": line_id(config, labels, seed), "config_sha256": config, "noise_sha256": labels, "seed": seed}
+    rest = {"cells": [], "figures": {}, "reliability": None, "auroc": None, "noise": None, "test_accuracy": []}
+    return {**rest, **own, **more}
+
+
 def _adds(path, worker):
     for number in range(10):
-        add_line(path, {"id": f"{worker}-{number % 5}", "cells": [], "figures": {}})
+        add_line(path, made_up("config", f"labels {worker}", number % 5))
 
 
 def test_several_processes_add_at_once(tmp_path):
@@ -172,7 +182,8 @@ def test_several_processes_add_at_once(tmp_path):
         worker.start()
     for worker in workers:
         worker.join()
-    assert sorted(line["id"] for line in read_lines(results)) == [f"{w}-{n}" for w in range(4) for n in range(5)]
+    found = sorted((line["noise_sha256"], line["seed"]) for line in read_lines(results))
+    assert found == [(f"labels {worker}", number) for worker in range(4) for number in range(5)]
 
 
 def test_a_run_copied_without_checkpoints_is_collected(work, tmp_path):
@@ -224,9 +235,27 @@ def test_a_changed_noise_file_is_refused(work, tmp_path):
 
 def test_a_damaged_results_file_is_refused(tmp_path):
     results = tmp_path / "runs.jsonl"
-    results.write_text('{"id": "a", "cells": [], "figures": {}}\n{"id": "b"}\n', encoding="utf-8")
-    with pytest.raises(InputError, match="line 2 is no record"):
-        read_lines(results)
+    good = made_up("config", "labels", 0, test_accuracy=[0.2, 0.5, 0.4], figures={"best": 0.5, "last": 0.4})
+    good["figures"]["mean_last_10"] = 1.1 / 3
+    for second, message in (
+        ('{"id": "b"}', "line 2 is no record"),
+        (json.dumps(good)[:50], "line 2 is no record"),
+        ("[]", "line 2 is no record"),
+        ("", "line 2 is no record"),
+        (json.dumps(good), "line 2 is there already"),
+        (json.dumps({**good, "seed": 1}), "line 2 has an id that is not that of its config, labels and seed"),
+        (json.dumps({**made_up("c", "l", 0), **{k: good[k] for k in ("figures", "test_accuracy")}}), None),
+        (
+            json.dumps(made_up("c", "l", 0, test_accuracy=[0.2, 0.5], figures={**good["figures"], "best": 0.9})),
+            "line 2 says best 0.9, but its epochs give 0.5",
+        ),
+    ):
+        results.write_text(f"{json.dumps(good)}\n{second}\n", encoding="utf-8")
+        if message is None:
+            assert len(read_lines(results)) == 2
+            continue
+        with pytest.raises(InputError, match=message):
+            read_lines(results)
 
 
 def test_seconds_per_epoch_come_from_the_benchmark_first(tmp_path):
@@ -262,6 +291,8 @@ def test_a_paired_t_test_by_hand():
     assert paired_t([2.0, 2.1], [1.0, 1.0]).p is None
     assert paired_t([2.0, 2.1, 2.05], [1.0, 1.0, 1.0]).claim == "higher"
     assert paired_t([1.0, 1.0, 1.0], [2.0, 2.1, 2.05]).claim == "lower"
+    alike = paired_t([70.01, 71.02, 72.01], [70.0, 71.01, 72.0])  # a hundredth more each time, but for rounding
+    assert alike.p is None and alike.claim == "none: no spread"
 
 
 def row_of(text, start):
@@ -290,30 +321,29 @@ def test_the_page_says_what_the_lines_say(work):
     assert all(f"`{line['id']}`" in text.partition("## Runs")[2] for line in lines)
 
 
+def told(table, row, seed, epochs, value, noise="n"):
+    """A line of a cell's run that nobody trained."""
+    config = config_of(table.cell(row, "Best"), epochs, seed)
+    like = {"recipe_epochs": 40, "device": "cpu", "precision": "32", "data": "digits", "learner": "rolr"}
+    like |= {"controller": config.controller, "trace": config.trace, "revision": None, "started": "2026-01-01"}
+    like |= {"noise": {"kind": "symmetric", "nominal": 0.4, "actual": 0.4}, "seconds": 1.0, "epochs": epochs}
+    like |= {"cells": [f"digits/{row}/Best"], "figures": {"best": value, "mean_last_10": value}}
+    return made_up(config_hash(config), f"{noise}{seed}", seed, **like)
+
+
+def three_seeds(table):
+    lines = [told(table, "RoLR", seed, 20, 0.70 + seed / 100) for seed in range(3)]
+    return lines + [told(table, "RoLR + TRACE", seed, 20, 0.72 + seed / 100 + seed / 1000) for seed in range(3)]
+
+
 def test_lengths_are_not_mixed_and_three_seeds_are_tested(work):
     _, table, _ = work
-    like = {
-        "recipe_epochs": 40,
-        "device": "cpu",
-        "precision": "32",
-        "noise": None,
-        "reliability": None,
-        "data": "digits",
-    }
-    like |= {"learner": "rolr", "controller": None, "revision": None, "started": "2026-01-01", "seconds": 1.0}
-
-    def line(row, seed, epochs, value, noise="n"):
-        figures = {"best": value, "mean_last_10": value}
-        own = {"id": f"{row}-{seed}-{epochs}", "seed": seed, "epochs": epochs, "noise_sha256": f"{noise}{seed}"}
-        return {**like, **own, "cells": [f"digits/{row}/Best"], "figures": figures}
-
-    lines = [line("RoLR", seed, 20, 0.70 + seed / 100) for seed in range(3)]
-    lines += [line("RoLR + TRACE", seed, 20, 0.72 + seed / 100 + seed / 1000) for seed in range(3)]
-    lines += [line("RoLR", 0, 40, 0.9), line("RoLR + TRACE", 0, 40, 0.8, noise="other")]
+    lines = three_seeds(table)
+    lines += [told(table, "RoLR", 0, 40, 0.9), told(table, "RoLR + TRACE", 0, 40, 0.8, noise="other")]
     text = page(lines, [table])
     rows = [row for row in text.splitlines() if row.startswith("| RoLR · Best")]
     assert [row.split("|")[2].strip() for row in rows] == ["90.00", "71.00 ± 1.00"]
-    assert "| ours |  | 90.00 |" in text
+    assert "| ours | 90.00 | 90.00 |" in text
     difference = row_of(text, "RoLR + TRACE − RoLR | Best")  # the forty-epoch runs had other labels
     t = 2.1 / (0.1 / math.sqrt(3))
     assert difference[2:] == [
@@ -325,10 +355,154 @@ def test_lengths_are_not_mixed_and_three_seeds_are_tested(work):
     ]
 
 
-def test_a_line_for_a_cell_that_is_not_there_is_refused(work):
+def test_a_line_that_is_not_of_its_cells_stands_apart(work):
     _, table, _ = work
-    with pytest.raises(InputError, match="no cell of a table"):
-        page([{"id": "a", "cells": ["digits/Nobody/Best"]}], [table])
+    line = told(table, "RoLR", 0, 20, 0.7)
+    (found,) = placed([line], [table])
+    assert found["cells"] == [f"digits/RoLR/{column}" for column in table.columns] and not found["older"]
+    others = [told(table, "RoLR", 1, 20, 0.8), told(table, "RoLR + TRACE", 0, 20, 0.9)]
+    for change in (
+        {"cells": ["digits/RoLR + TRACE/Best"]},
+        {"config_sha256": "of an older recipe"},
+        {"noise": {**line["noise"], "nominal": 0.3}},
+        {"epochs": 40},
+    ):
+        text = page([{**line, **change}, *others], [table])
+        assert "| RoLR · Best | 80.00 | 31.0 | +49.00 | 1 | 20 of 40 |" in text
+        (older,) = [row for row in text.splitlines() if "older settings |" in row]
+        assert "| 70.00 |" in older and f"`{line['id']}`" in older
+        assert "RoLR + TRACE − RoLR" not in text
+    with pytest.raises(InputError, match="'digits/Nobody/Best', which is no cell of a table"):
+        page([{**line, "cells": ["digits/Nobody/Best"]}], [table])
+    elsewhere = {**line, "cells": ["main/RoLR/CIFAR-10 sym 50 %", "digits/RoLR/Best"]}
+    assert "RoLR · Best" in page([elsewhere], [table])  # a table that is not on this page
+
+
+def test_one_seed_counts_once(work):
+    _, table, _ = work
+    lines = [told(table, "RoLR", 0, 20, 0.7), told(table, "RoLR", 0, 20, 0.8, noise="other")]
+    with pytest.raises(InputError, match=f"{lines[0]['id']} and {lines[1]['id']} are one run on other labels"):
+        page(lines, [table])
+
+
+def test_findings_are_filled_from_the_lines(work):
+    _, table, _ = work
+    text = "# Mine\n\n<!-- effects -->\nold\n<!-- end -->\nwords\n<!-- signals -->\n<!-- end -->\n"
+    empty = fill_findings(text, [], [table])
+    assert empty.count("Not measured yet.") == 2 and "old" not in empty and "\nwords\n" in empty
+    lines = [{**line, "auroc": {"clean": 0.96, "structure": None}} for line in three_seeds(table)]
+    made = fill_findings(empty, lines, [table])
+    assert fill_findings(made, lines, [table]) == made
+    t = 2.1 / (0.1 / math.sqrt(3))
+    p = 1 - t / math.sqrt(t**2 + 2)
+    found = row_of(made, "digits | RoLR + TRACE − RoLR | Best")
+    assert found[3:] == ["20", "3", "+2.10", "1.00", "+0.00", f"{p:.3f}", "higher", f"{2 * p:.3f}"]
+    assert row_of(made, "digits | RoLR + TRACE − RoLR | Test")[7] == "+0.50"
+    assert "2 pairs, 2 of them tested" in made  # Best and Test, two measures of the same runs
+    assert row_of(made, "digits | symmetric 0.4 | rolr+trace")[3:7] == ["20", "3", "96.00 ± 0.00", ""]
+    with pytest.raises(InputError, match="did you mean 'parts'"):
+        fill_findings("<!-- part -->\n<!-- end -->", [], [table])
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.04: 3 × 0.01, 2 × 0.02, then at least what stood before.
+    assert holm([0.04, 0.01, None, 0.02]) == pytest.approx([0.04, 0.03, None, 0.04], nan_ok=True)
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_effects_of_a_real_grid(work):
+    folder, table, _ = work
+    lines = read_lines(folder / "digits.jsonl")
+    text = "<!-- replacements -->\n<!-- end -->\n<!-- effects -->\n<!-- end -->\n"
+    made = fill_findings(text, lines, [table])
+    base = [line for line in lines if line["controller"] == "coupled"]
+    shown = row_of(made, "digits | symmetric 0.4 | rolr")
+    accuracy = [100 * line["reliability"]["observed-noisy"]["pseudo_accuracy"] for line in base]
+    assert shown[-2:] == [
+        f"{mean(accuracy):.2f} ± {stdev(accuracy):.2f}",
+        f"{mean(line['reliability']['observed-noisy']['n'] for line in base):.0f} ± "
+        f"{stdev([line['reliability']['observed-noisy']['n'] for line in base]):.0f}",
+    ]
+    assert "rolr+trace, pseudo_gate False, reweight False" in made and "none: n < 3" in made
+
+
+def test_two_runs_on_the_same_samples(work, tmp_path):
+    folder, _, _ = work
+    folders = run_folders([folder / "runs"])
+    pairs = pairs_in(folders)
+    assert len(pairs) == 4  # two variants of TRACE, two seeds
+    lines = {line["id"]: line for line in read_lines(folder / "digits.jsonl")}
+    found = [compare(*pair) for pair in pairs]
+    for (base, other), pair in zip(pairs, found, strict=True):
+        assert lines[pair["base"]]["controller"] == "coupled" and lines[pair["other"]]["controller"] == "trace"
+        assert lines[pair["base"]]["seed"] == lines[pair["other"]]["seed"] == pair["seed"]
+        one, two = (read_samples(path).to_pylist() for path in (base, other))
+        low = [place for place, row in enumerate(one) if row["clean"] < 0.3]
+        wrong = [place for place in low if one[place]["observed"] != one[place]["truth"]]
+        both = [place for place in wrong if two[place]["clean"] < 0.3]
+        for name, chosen in (
+            ("base low-clean", low),
+            ("base low-clean+noisy", wrong),
+            ("both low-clean+noisy", both),
+        ):
+            ours = pair["sets"][name]
+            assert ours["n"] == len(chosen)
+            for side, rows in (("base", one), ("other", two)):
+                right = sum(rows[place]["suggested"] == rows[place]["truth"] for place in chosen)
+                assert ours[side] == (pytest.approx(right / len(chosen)) if chosen else None)
+    file = tmp_path / "deep" / "matched.jsonl"
+    assert (write_pairs(file, found[:1]), write_pairs(file, found)) == (1, 4) and read_pairs(file) == found
+    with pytest.raises(InputError, match="not the same samples"):
+        compare(pairs[0][0], next(two for one, two in pairs if one != pairs[0][0]))
+    file.write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="not a file of pairs"):
+        read_pairs(file)
+
+
+def test_matched_sets_are_tested_over_seeds(work):
+    _, table, _ = work
+    like = {"data": "digits", "learner": "rolr", "trace": {}, "noise": None, "epochs": 2}
+    pairs = [
+        {**like, "seed": seed, "sets": {"all": {"n": 5, "base": 0.5, "other": 0.6 + seed / 100}}} for seed in range(3)
+    ]
+    pairs.append({**like, "seed": 3, "sets": {"all": {"n": 0, "base": None, "other": None}}})
+    made = fill_findings("<!-- matched -->\n<!-- end -->", [], [table], pairs)
+    t = 11 / (1 / math.sqrt(3))
+    p = f"{1 - t / math.sqrt(t**2 + 2):.3f}"
+    assert row_of(made, "digits | own | rolr+trace | 2 | all") == [
+        *("digits", "own", "rolr+trace", "2", "all", "3", "5 ± 0", "50.00 ± 0.00", "61.00 ± 1.00", "+11.00", p),
+        "higher",
+    ]
+
+
+def test_estimates_are_of_the_device(work):
+    folder, table, _ = work
+    lines = read_lines(folder / "digits.jsonl")
+    assert all(line["device"].startswith("CPU") for line in lines)
+    for device, known in (("cpu", True), ("cuda:0", False)):
+        planned = plan_runs(table.pick(["RoLR"]), (7,), folder / "runs", lines, epochs=2, device=device)
+        assert [one.seconds is not None for one in planned] == [known]
+
+
+def test_data_that_is_not_there_stops_only_its_own_runs(work, tmp_path, monkeypatch):
+    folder, table, planned = work
+
+    def some_fail(config, noise, bars=None):
+        if config.seed == 42:
+            raise InputError("no such data")
+        return config
+
+    monkeypatch.setattr("labeltrace.experiments.runner.with_noise_file", some_fail)
+    monkeypatch.setattr(
+        "labeltrace.experiments.runner.run_all",
+        lambda configs, *_, ended, **__: [ended(name, None) for name in configs],
+    )
+    bars = GridBars(Console(quiet=True), {one.name: 2 for one in planned})
+    failed = fill(planned, folder / "runs", tmp_path / "runs.jsonl", table.cells, bars)
+    assert failed == {one.name: "no such data" for one in planned if one.config.seed == 42}
+    assert {line["seed"] for line in read_lines(tmp_path / "runs.jsonl")} == {0}
+    with pytest.raises(InputError, match="no such data"):
+        fill([one for one in planned if one.config.seed == 42], folder / "runs", tmp_path / "x", table.cells, bars)
 
 
 def test_the_page_of_results_is_up_to_date():

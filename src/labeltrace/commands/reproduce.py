@@ -60,7 +60,7 @@ def reproduce(
     from labeltrace.experiments.cells import all_cells
     from labeltrace.experiments.plan import DONE, plan_runs
     from labeltrace.experiments.results import RUNS, read_lines, results_file
-    from labeltrace.experiments.tables import load_table
+    from labeltrace.experiments.tables import load_table, pick
 
     if list_:
         _list(as_json)
@@ -74,20 +74,23 @@ def reproduce(
         raise InputError(f"--epochs {epochs}: expected at least 1")
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: expected at least one run at a time")
-    cells = [cell for name in what for cell in load_table(name).pick(only or [])]
+    tables = {name: load_table(name) for name in what}
+    cells = pick(list(tables.values()), only or [])
     results = results or results_file(what)
     bench = None if device == "cpu" else results.parent / "bench_gpu.json"
     lines = read_lines(results)
     planned = plan_runs(
         cells, _seeds(seeds), out, lines, epochs=epochs, bench=bench, root=root, device=device, weights=weights
     )
-    refused = {f"{cell.table}, {cell.row}: {cell.refused}" for cell in cells if cell.refused}
+    refused = [
+        f"{table.name}: {words}"
+        for table in tables.values()
+        for words in table.refusals([cell for cell in cells if cell.table == table.name])
+    ]
     if not planned:
-        raise InputError(
-            f"nothing to run: {'; '.join(sorted(refused)) or 'no method of these rows is in this package'}"
-        )
+        raise InputError(f"nothing to run: {'; '.join(refused) or 'these cells are differences of others'}")
     if dry_run:
-        _show(planned, sorted(refused), as_json)
+        _show(planned, refused, as_json)
         return
     if weights is None and any(cell.pretrained for run in planned for cell in run.cells):
         columns = ", ".join(sorted({cell.column for run in planned for cell in run.cells if cell.pretrained}))
@@ -102,8 +105,11 @@ def reproduce(
         was = len(planned) - len(todo)
         console.print(f"{len(todo) - len(failed)} of {len(todo)} runs finished, {was} were done before: {results}")
     if failed:
+        by_words: dict[str, list[str]] = {}
         for name, words in failed.items():
-            complain(f"{name}: {words}", 1)
+            by_words.setdefault(words, []).append(name)
+        for words, names in by_words.items():
+            complain(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {words}", 1)
         raise typer.Exit(1)
 
 
@@ -175,7 +181,7 @@ def _list(as_json: bool) -> None:
 
 def _show(planned: list[Planned], refused: list[str], as_json: bool) -> None:
     """Print the plan."""
-    from labeltrace.experiments.plan import DONE
+    from labeltrace.experiments.plan import DONE, never_starts
 
     left = [run for run in planned if run.state != DONE]
     unknown = sum(run.seconds is None for run in left)
@@ -204,13 +210,15 @@ def _show(planned: list[Planned], refused: list[str], as_json: bool) -> None:
     console.print(table)
     for words in refused:
         console.print(f"not run: {words}", soft_wrap=True)
+    idle = sum(never_starts(run.config) for run in planned)
+    if idle:
+        console.print(f"in {idle} of these runs TRACE never starts: they are too short", soft_wrap=True)
     states = [run.state for run in planned]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     estimate = "no estimate" if unknown == len(left) else f"{_time(seconds)} one after another"
     rest = f", {unknown} without an estimate" if 0 < unknown < len(left) else ""
-    console.print(
-        f"{len(planned)} runs: {counted}; {estimate if left else 'nothing left to run'}{rest}", soft_wrap=True
-    )
+    runs_ = "1 run" if len(planned) == 1 else f"{len(planned)} runs"
+    console.print(f"{runs_}: {counted}; {estimate if left else 'nothing left to run'}{rest}", soft_wrap=True)
 
 
 def _cells(cells: tuple[Cell, ...]) -> str:

@@ -97,15 +97,25 @@ def serves(config: RunConfig, noise: tuple[str, float] | None, cells: Sequence[C
         noise: kind and rate that its labels were made with.
         cells: to look through.
     """
-    wanted, found = config_hash(config), []
+    near = [c for c in cells if all(c.run.get(key) == getattr(config, key) for key in ("data", "learner"))]
+    return places(near, config.epochs).get((config_hash(config), noise), [])
+
+
+def places(cells: Sequence[Cell], epochs: int | None) -> dict[tuple[str, tuple[str, float] | None], list[Cell]]:
+    """Return config hash and noise of a run of this length → the cells that it fills."""
+    found: dict[tuple[str, tuple[str, float] | None], list[Cell]] = {}
+    hashes: dict[str, str] = {}
     for cell in cells:
-        if not cell.run or cell.refused or noise_of(cell) != noise:
-            continue
-        if any(cell.run.get(key) != getattr(config, key) for key in ("data", "learner")):
-            continue
-        if config_hash(config_of(cell, config.epochs, config.seed, weights=Path("given"))) == wanted:
-            found.append(cell)
+        if cell.run and not cell.refused:
+            if run_key(cell) not in hashes:
+                hashes[run_key(cell)] = config_hash(config_of(cell, epochs, seed=0, weights=Path("given")))
+            found.setdefault((hashes[run_key(cell)], noise_of(cell)), []).append(cell)
     return found
+
+
+def run_key(cell: Cell) -> str:
+    """Return what `config_of` reads of a cell: many cells of a table are one run."""
+    return json.dumps([cell.run, cell.recipes, cell.pretrained], sort_keys=True)
 
 
 def noise_of(cell: Cell) -> tuple[str, float] | None:

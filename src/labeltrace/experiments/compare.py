@@ -9,6 +9,7 @@ from statistics import mean, stdev
 
 LEAST = 3  # seeds below which nothing is claimed
 LEVEL = 0.05
+ROUNDING = 1e-9  # points
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Comparison:
 
     Args:
         differences: one for each seed that both have.
-        p: two-sided, of a paired t test with n − 1 degrees of freedom; None with fewer than three pairs.
+        p: two-sided, of a paired t test with n − 1 degrees of freedom; None with fewer than three pairs, and where all
+            differ by the same amount, of which the test can say nothing.
     """
 
     differences: tuple[float, ...]
@@ -32,7 +34,7 @@ class Comparison:
     def claim(self) -> str:
         """What may be said of it."""
         if self.p is None:
-            return f"none: n < {LEAST}"
+            return f"none: n < {LEAST}" if len(self.differences) < LEAST else "none: no spread"
         if self.p >= LEVEL:
             return "no difference shown"
         return "higher" if self.mean > 0 else "lower"
@@ -52,8 +54,8 @@ def paired_t(first: Sequence[float], second: Sequence[float]) -> Comparison:
     if n < LEAST:
         return Comparison(differences, None)
     spread = stdev(differences)
-    if spread == 0:
-        return Comparison(differences, 1.0 if mean(differences) == 0 else 0.0)
+    if spread < ROUNDING:
+        return Comparison(differences, 1.0 if abs(mean(differences)) < ROUNDING else None)
     from scipy.stats import t
 
     return Comparison(differences, float(2 * t.sf(abs(mean(differences)) / (spread / math.sqrt(n)), n - 1)))

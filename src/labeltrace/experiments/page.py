@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
 from labeltrace.bench.page import markdown
 from labeltrace.errors import InputError
-from labeltrace.experiments.compare import LEAST, LEVEL, paired_t
-from labeltrace.experiments.results import Line, read_lines, results_file, value_of
+from labeltrace.experiments.cells import places
+from labeltrace.experiments.compare import LEAST, LEVEL, Comparison, paired_t
+from labeltrace.experiments.results import Line, noise_made, read_lines, results_file, value_of
 from labeltrace.experiments.tables import TABLES, Cell, Table, load_table
 
 HEAD = f"""# Results: the paper's tables, and ours
@@ -28,18 +29,22 @@ not measured.
   epoch-valued setting.
 - Within a seed all methods train on the same labels. **Differences** are of pairs with the same seed, labels and
   length; p is that of a two-sided paired t test. Nothing is claimed with fewer than {LEAST} seeds, nor with
-  p ≥ {LEVEL:g}; p is not corrected for the number of tests.
+  p ≥ {LEVEL:g}; p is not corrected for the number of tests. With three seeds the test leans on differences being
+  normal: flipping their signs, which assumes less, cannot go below p = 0.25.
+- A run marked *older settings* was made with a recipe that has changed since; it is shown, and neither averaged nor
+  compared with others.
 - A *run* is named by the `id` of its line, which has its config hash, noise hash, seed, versions, revision and command.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one cell and one length, by seed."""
+    """The runs of one cell, one length and one config, by seed; `older` where the cell's config is another today."""
 
     cell: Cell
     epochs: int
     recipe: int
+    older: bool
     lines: tuple[Line, ...]
 
     @property
@@ -58,51 +63,81 @@ def page(lines: Sequence[Line], tables: Iterable[Table]) -> str:
     """Return the whole page as Markdown.
 
     Raises:
-        InputError: a line names a cell that no table has.
+        InputError: a line of a cell that is not there, or two for one cell, length and seed.
     """
     tables = list(tables)
-    known = {cell.id for table in tables for cell in table.cells}
+    lines = placed(lines, tables)
+    return "\n".join([HEAD, *(section(table, lines) for table in tables), _runs(lines)])
+
+
+def placed(lines: Sequence[Line], tables: Sequence[Table]) -> list[Line]:
+    """Return the lines with the cells that their runs fill today.
+
+    A line whose settings or labels are no longer those of the cells that it names keeps them, marked `older`: such runs
+    are shown, and never averaged or paired with others.
+
+    Raises:
+        InputError: a line names a cell that these tables have not, or a run of none of their cells.
+    """
+    names = {table.name for table in tables}
+    cells = [cell for table in tables for cell in table.cells]
+    known = {cell.id for cell in cells if cell.run}
+    by_length = {epochs: places(cells, epochs) for epochs in {line["epochs"] for line in lines}}
+    found = []
     for line in lines:
-        for cell in line["cells"]:
+        said = [cell for cell in line["cells"] if cell.partition("/")[0] in names]
+        for cell in said:
             if cell not in known:
                 raise InputError(f"results: run {line['id']} fills {cell!r}, which is no cell of a table")
-    return "\n".join([HEAD, *(section(table, lines) for table in tables), _runs(lines)])
+        key = line["config_sha256"], noise_made(line["noise"])
+        filled = [cell.id for cell in by_length[line["epochs"]].get(key, [])]
+        older = not set(said) <= set(filled)
+        found.append({**line, "cells": said if older else filled, "older": older})
+    return found
 
 
 def section(table: Table, lines: Sequence[Line]) -> str:
     """Return one table: the paper's and our numbers, the list of measured cells, the differences."""
     found = [one for cell in table.cells for one in measured(cell, lines)]
-    runnable = [cell for cell in table.cells if cell.run]
+    runnable = [cell for cell in table.cells if cell.run and not cell.refused]
     filled = len({one.cell.id for one in found})
     parts = [
         f"## {table.name}: {table.title}",
         "",
-        f"`{table.label}` of the paper. {table.about.strip()}",
+        f"`{table.label}` of the paper. {table.about.strip()}" if table.label else table.about.strip(),
         "",
         f"`labeltrace reproduce {table.name}`: {filled} of {len(runnable)} cells that can be run are measured.",
-        *sorted({f"{cell.row}: not run, {cell.refused}." for cell in runnable if cell.refused}),
+        *(f"Not run: {words}." for words in table.refusals()),
         "",
         markdown([" ", "  ", *table.columns], _grid(table, found)),
     ]
     if found:
         head = ["cell", "ours", "published", "difference", "n", "epochs", "device", "runs"]
         parts += [markdown(head, [_measured_row(one) for one in found])]
-    differences = [row for pair in table.pairs for row in _difference_rows(*pair, lines)]
-    if differences:
+    tested = [_difference_row(one) for pair in table.pairs for one in differences(*pair, lines)]
+    if tested:
         head = ["difference", "in", "epochs", "mean", "by seed", "p", "claim"]
-        parts += [markdown(head, differences)]
+        parts += [markdown(head, tested)]
     return "\n".join(parts)
 
 
 def measured(cell: Cell, lines: Sequence[Line]) -> list[Measured]:
-    """Return the runs of a cell by length, the longest first."""
-    by_length: dict[tuple[int, int], list[Line]] = {}
+    """Return the runs of a cell by length, the longest first, those of older settings last.
+
+    Raises:
+        InputError: two of one length and seed, which only their labels can tell apart.
+    """
+    by_length: dict[tuple[int, int, bool, str], dict[int, Line]] = {}
     for line in lines:
         if cell.id in line["cells"] and value_of(line, str(cell.measure)) is not None:
-            by_length.setdefault((line["epochs"], line["recipe_epochs"]), []).append(line)
+            kind = line["epochs"], line["recipe_epochs"], line["older"], line["config_sha256"]
+            by_seed = by_length.setdefault(kind, {})
+            other = by_seed.setdefault(int(line["seed"]), line)
+            if other is not line:
+                raise InputError(f"results: runs {other['id']} and {line['id']} are one run on other labels; keep one")
     return [
-        Measured(cell, *length, tuple(sorted(by_length[length], key=lambda line: int(line["seed"]))))
-        for length in sorted(by_length, reverse=True)
+        Measured(cell, *kind[:3], tuple(by_length[kind][seed] for seed in sorted(by_length[kind])))
+        for kind in sorted(by_length, key=lambda kind: (kind[2], -kind[0], -kind[1], kind[3]))
     ]
 
 
@@ -141,34 +176,62 @@ def _measured_row(one: Measured) -> list[str]:
     devices = ", ".join(sorted({f"{line['device']}, {line['precision']}" for line in one.lines}))
     ids = ", ".join(f"`{line['id']}`" for line in one.lines)
     where = f"{one.cell.row} · {one.cell.column}"
-    schedule = f"{one.epochs} of {one.recipe}"
+    schedule = f"{one.epochs} of {one.recipe}" + (", older settings" if one.older else "")
     return [where, one.text, one.cell.published or "", difference, str(len(one.values)), schedule, devices, ids]
 
 
-def _difference_rows(cell: Cell, other: Cell, lines: Sequence[Line]) -> list[list[str]]:
-    rows = []
-    seconds = {one.epochs: one for one in measured(other, lines)}
+@dataclass(frozen=True)
+class Difference:
+    """Two cells over the seeds and labels that both have, at one length.
+
+    Args:
+        first, second: the runs, in the same order.
+        found: what they come to.
+    """
+
+    first: Measured
+    second: Measured
+    found: Comparison
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What is compared, and where."""
+        one, two = self.first.cell, self.second.cell
+        if one.column == two.column:
+            return f"{one.row} − {two.row}", one.column
+        return f"{one.column} − {two.column}", one.row
+
+
+def differences(cell: Cell, other: Cell, lines: Sequence[Line]) -> list[Difference]:
+    """Return what two cells differ by, for each length that both have; one run in both is no pair."""
+    seconds = {one.epochs: one for one in measured(other, lines) if not one.older}
+    found = []
     for first in measured(cell, lines):
-        second = seconds.get(first.epochs)
-        if second is None:
-            continue
-        partner = {(line["seed"], line["noise_sha256"]): line for line in second.lines}
+        second = None if first.older else seconds.get(first.epochs)
+        partner = {(line["seed"], line["noise_sha256"]): line for line in second.lines} if second else {}
         pairs = [(line, partner.get((line["seed"], line["noise_sha256"]))) for line in first.lines]
         both = [(one, two) for one, two in pairs if two is not None and one["id"] != two["id"]]
-        if not both:
-            continue
-        found = paired_t(
-            Measured(cell, 0, 0, tuple(one for one, _ in both)).values,
-            Measured(other, 0, 0, tuple(two for _, two in both)).values,
-        )
-        by_seed = ", ".join(f"{one['seed']}: {gap:+.2f}" for (one, _), gap in zip(both, found.differences, strict=True))
-        row, column = cell.row, cell.column
-        what, where = (
-            (f"{row} − {other.row}", column) if column == other.column else (f"{column} − {other.column}", row)
-        )
-        p = "" if found.p is None else f"{found.p:.3f}"
-        rows.append([what, where, str(first.epochs), f"{found.mean:+.2f}", by_seed, p, found.claim])
-    return rows
+        if second and both:
+            one = replace(first, lines=tuple(line for line, _ in both))
+            two = replace(second, lines=tuple(line for _, line in both))
+            found.append(Difference(one, two, paired_t(one.values, two.values)))
+    return found
+
+
+def in_words(p: float | None) -> str:
+    """Return a p as it is shown.
+
+    >>> in_words(0.0312), in_words(1e-5), in_words(None)
+    ('0.031', '<0.001', '')
+    """
+    return "" if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def _difference_row(one: Difference) -> list[str]:
+    seeds = [line["seed"] for line in one.first.lines]
+    by_seed = ", ".join(f"{seed}: {gap:+.2f}" for seed, gap in zip(seeds, one.found.differences, strict=True))
+    found = one.found
+    return [*one.names, str(one.first.epochs), f"{found.mean:+.2f}", by_seed, in_words(found.p), found.claim]
 
 
 def _runs(lines: Sequence[Line]) -> str:

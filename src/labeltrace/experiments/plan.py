@@ -11,8 +11,8 @@ from typing import Any
 
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
-from labeltrace.experiments.cells import config_hash, config_of, noise_of
-from labeltrace.experiments.results import Line
+from labeltrace.experiments.cells import config_hash, config_of, noise_of, run_key
+from labeltrace.experiments.results import Line, noise_made
 from labeltrace.experiments.tables import Cell
 
 DONE, HALF, FRESH = "done", "half done", "to do"
@@ -58,17 +58,22 @@ def plan_runs(
         out: folder of the runs.
         lines: finished ones.
         epochs: length; None means each recipe's.
-        bench: bench_gpu.json.
+        bench: bench_gpu.json, for runs on a GPU.
         root, device, weights: as for `config_of`.
     """
     order = {cell.column: place for place, cell in reversed(list(enumerate(cells)))}
     todo = sorted((c for c in cells if not c.refused), key=lambda cell: (cell.table, order[cell.column]))
-    finished = {(line["config_sha256"], _noise(line), line["seed"]) for line in lines}
-    known = seconds_per_epoch(lines, bench)
+    finished = {(line["config_sha256"], noise_made(line["noise"]), line["seed"]) for line in lines}
+    on_cpu = device == "cpu"
+    alike = [line for line in lines if line["device"].startswith("CPU") == on_cpu]
+    known = seconds_per_epoch(alike, None if on_cpu else bench)
     grouped: dict[tuple[Any, ...], list[tuple[Cell, RunConfig]]] = {}
+    configs: dict[str, RunConfig] = {}
     for seed in seeds:
         for cell in todo:
-            config = config_of(cell, epochs, seed, root=root, device=device, weights=weights)
+            if run_key(cell) not in configs:
+                configs[run_key(cell)] = config_of(cell, epochs, seed, root=root, device=device, weights=weights)
+            config = configs[run_key(cell)].model_copy(update={"seed": seed})
             grouped.setdefault((config_hash(config), noise_of(cell), seed), []).append((cell, config))
     planned = []
     for key, group in grouped.items():
@@ -79,6 +84,12 @@ def plan_runs(
         seconds = None if each is None else each * (config.epochs or 0)
         planned.append(Planned(name, config, tuple(cell for cell, _ in group), state, seconds))
     return planned
+
+
+def never_starts(config: RunConfig) -> bool:
+    """Whether a resolved run with TRACE ends before TRACE begins, and so equals its base."""
+    starts = [config.trace[name] for name in ("start", "pseudo_start") if config.trace.get(name) is not None]
+    return config.controller == "trace" and (config.epochs or 0) <= config.settings["warmup"] + min(starts)
 
 
 def run_name(config: RunConfig, config_sha256: str) -> str:
@@ -108,8 +119,3 @@ def seconds_per_epoch(lines: Sequence[Line], bench: Path | None) -> dict[tuple[s
 def _kind(data: str, model: str, learner: str, controller: str | None) -> tuple[str, ...]:
     """Runs of one kind take the same time; all CIFARs have 50,000 images."""
     return ("cifar" if data.startswith("cifar") else data, model, learner, "trace" if controller == "trace" else "")
-
-
-def _noise(line: Line) -> tuple[str, float] | None:
-    made = line["noise"]
-    return None if made is None or made["nominal"] is None else (made["kind"], made["nominal"])

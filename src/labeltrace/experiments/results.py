@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from labeltrace.engine import RunFolder, load_config
+from labeltrace.engine import RunFolder, load_config, summarise
 from labeltrace.engine.folder import finite
 from labeltrace.errors import InputError
 from labeltrace.experiments.cells import config_hash, recipe_epochs, serves
@@ -23,6 +23,8 @@ from labeltrace.files import write_atomically
 
 RUNS = Path("results/runs.jsonl")  # lines of the paper's tables; those of one's own lie beside it
 MATCHED = "matched "  # before the subsets that are chosen by the loss posterior instead of the method's own score
+
+DIGITS = 6  # of the accuracies of all epochs
 
 Line = dict[str, Any]
 
@@ -55,8 +57,7 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
     config = load_config(run.config, {})
     metrics, where = run.read_metrics(), json.loads(run.environment.read_text(encoding="utf-8"))
     made = where["noise"]
-    noise = (made["kind"], made["nominal"]) if made and made["nominal"] is not None else None
-    filled = serves(config, noise, cells)
+    filled = serves(config, noise_made(made), cells)
     if not filled:
         raise InputError(f"{folder}: fills no cell: no table has a run with these settings, labels and epochs")
     identity, labels, first = config_hash(config), where["labels_sha256"], filled[0]
@@ -86,9 +87,14 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
         "seconds": round(sum(record["seconds"] for record in metrics), 1),
         "command": shlex.join(["labeltrace", "reproduce", first.table, *words]),
         **_figures(folder),
-        "test_accuracy": [round(record["test_accuracy"], 6) for record in metrics if "test_accuracy" in record],
+        "test_accuracy": [round(r["test_accuracy"], DIGITS) for r in metrics if r.get("test_accuracy") is not None],
     }
     return dict(finite(line))
+
+
+def noise_made(made: dict[str, Any] | None) -> tuple[str, float] | None:
+    """Return kind and rate of the noise that a run says its labels were made with; None for labels as they came."""
+    return None if made is None or made["nominal"] is None else (made["kind"], made["nominal"])
 
 
 def line_id(config_sha256: str, noise_sha256: str, seed: int) -> str:
@@ -136,7 +142,9 @@ def value_of(line: Line, measure: str) -> float | None:
     7.0
     """
     name, _, figure = measure.rpartition(".")
-    source = (line["reliability"] or {}).get(name, {}) if name else line["figures"]
+    source = line["figures"] if not name else (line["reliability"] or {}).get(name, {})
+    if name == "auroc":
+        source = line["auroc"] or {}
     value = source.get(figure)
     if value is None:
         return None
@@ -147,19 +155,34 @@ def read_lines(path: Path) -> list[Line]:
     """Return the lines of a results file, none where it does not exist.
 
     Raises:
-        InputError: a line that is no record of a run.
+        InputError: a line that is no record of a run, contradicts itself, or is there twice.
     """
     if not path.exists():
         return []
-    lines = []
+    lines: dict[str, Line] = {}
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             line = json.loads(text)
-            line["id"], line["cells"], line["figures"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{path}: line {number} is no record of a run") from None
-        lines.append(line)
-    return lines
+            problem = _contradiction(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            problem = "is no record of a run"
+        else:
+            problem = problem or ("is there already" if line["id"] in lines else None)
+        if problem is not None:
+            raise InputError(f"{path}: line {number} {problem}; take it out, or put the file back as it was")
+        lines[line["id"]] = line
+    return list(lines.values())
+
+
+def _contradiction(line: Line) -> str | None:
+    """What in a line does not fit the rest of it: its name, or figures that are not those of its epochs."""
+    line["cells"], line["reliability"]
+    if line["id"] != line_id(line["config_sha256"], line["noise_sha256"], line["seed"]):
+        return "has an id that is not that of its config, labels and seed"
+    for name, value in summarise([{"test_accuracy": value} for value in line["test_accuracy"]]).items():
+        if abs(line["figures"][name] - value) > 10**-DIGITS:
+            return f"says {name} {line['figures'][name]}, but its epochs give {value}"
+    return None
 
 
 def add_line(path: Path, line: Line, *, again: bool = False) -> bool:

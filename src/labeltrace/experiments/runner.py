@@ -28,7 +28,7 @@ def fill(
     again: bool = False,
     slim: bool = False,
 ) -> dict[str, str]:
-    """Train runs and write their lines; return the last words of those that failed, by name.
+    """Train runs and write their lines; return the last words of those that failed, or could not begin, by name.
 
     Args:
         planned: what to train; half-done ones go on where they were stopped.
@@ -39,9 +39,21 @@ def fill(
         jobs: runs at a time.
         again: train anew what has a folder, and replace its line.
         slim: delete a run's checkpoints once it has its line.
+
+    Raises:
+        InputError: labels could be made for none of the runs.
     """
-    configs = {run.name: with_noise_file(run.config, out / "noise", bars) for run in planned}
+    configs: dict[str, RunConfig] = {}
     failed: dict[str, str] = {}
+    for run in planned:
+        try:
+            configs[run.name] = with_noise_file(run.config, out / "noise", bars)
+        except InputError as error:
+            failed[run.name] = str(error)
+    if failed and not configs:
+        raise InputError(next(iter(failed.values())))
+    for name in failed:
+        bars.end_run(name, failed=True)
 
     def ended(name: str, problem: str | None) -> None:
         if problem is None:

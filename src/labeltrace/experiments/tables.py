@@ -20,10 +20,10 @@ from labeltrace.files import expanded
 from labeltrace.validation import build
 
 FOLDER = Path(__file__).parent / "paper"
-#: the tables, in the paper's order
+#: the tables in the paper's order, then one of our own
 TABLES = (
     "main", "cifar-n", "large-scale", "plugins", "ablation", "pseudo-summary", "sensitivity", "pair-instance-20",
-    "sensitivity-appendix", "pseudo-reliability", "hard-regime",
+    "sensitivity-appendix", "pseudo-reliability", "hard-regime", "choices",
 )  # fmt: skip
 BLANK = "_"
 
@@ -49,7 +49,7 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str
-    label: str
+    label: str = Field("", description="of the paper's table; empty where it has none")
     about: str
     columns: dict[str, Entry]
     rows: dict[str, Entry]
@@ -119,21 +119,56 @@ class Table:
         Raises:
             InputError: a text that fits no row and no column.
         """
+        unknown = next((text for text in only if not self.has(text)), None)
+        if unknown is not None:
+            names = ", ".join((*self.rows, *self.columns))
+            raise InputError(f"--only {unknown!r}: no such row or column of {self.name}; it has: {names}")
         rows: list[str] = []
         columns: list[str] = []
         for text in only:
             found = [_matching(text, self.rows), _matching(text, self.columns)]
-            if not any(found):
-                names = ", ".join((*self.rows, *self.columns))
-                raise InputError(f"--only {text!r}: no such row or column of {self.name}; it has: {names}")
             exact = [[name for name in names if name.lower() == text.lower()] for names in found]
             rows += exact[0] if any(exact) else found[0]
             columns += exact[1] if any(exact) else found[1]
         return [
             cell
             for cell in self.cells
-            if cell.run and (not rows or cell.row in rows) and (not columns or cell.column in columns)
+            if (cell.run or cell.refused) and (not rows or cell.row in rows) and (not columns or cell.column in columns)
         ]
+
+    def has(self, text: str) -> bool:
+        """Whether a text fits one of its rows or columns."""
+        return bool(_matching(text, self.rows) or _matching(text, self.columns))
+
+    def refusals(self, cells: Sequence[Cell] | None = None) -> list[str]:
+        """Return why what is not run is not: one line for each reason, with its rows or columns before it.
+
+        Args:
+            cells: of this table; all where left out.
+        """
+        whole = {row for row in self.rows if all(cell.refused for cell in self.cells if cell.row == row)}
+        found: dict[str, dict[str, None]] = {}
+        for cell in self.cells if cells is None else cells:
+            if cell.refused:
+                found.setdefault(cell.refused, {})[cell.row if cell.row in whole else cell.column] = None
+        return [f"{', '.join(names)}: {why}" for why, names in found.items()]
+
+
+def pick(tables: Sequence[Table], only: Sequence[str]) -> list[Cell]:
+    """Return the cells of several tables that `only` leaves; a table that lacks one of the texts gives none.
+
+    Raises:
+        InputError: a text that fits no row and no column of any table, or no table that has them all.
+    """
+    if len(tables) == 1:
+        return tables[0].pick(only)
+    for text in only:
+        if not any(table.has(text) for table in tables):
+            raise InputError(f"--only {text!r}: no such row or column of {', '.join(table.name for table in tables)}")
+    fitting = [table for table in tables if all(table.has(text) for text in only)]
+    if not fitting:
+        raise InputError(f"--only {', '.join(map(repr, only))}: none of these tables has them all; name one table")
+    return [cell for table in fitting for cell in table.pick(only)]
 
 
 def load_table(name: str) -> Table:

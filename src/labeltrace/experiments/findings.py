@@ -1,0 +1,210 @@
+"""The measured tables of a text about the results: `python -m labeltrace.experiments.findings docs/findings.md`.
+
+A place for a table is a line `<!-- NAME -->` and a line `<!-- end -->`; what stands between is made from
+`results/runs.jsonl`, so no figure in the text is typed by hand. The names:
+
+| name | what it shows |
+|---|---|
+| `effects` | every pair that was tested: the effect, the spread over seeds, the paper's own difference |
+| `parts` | the same for the ablation alone: one part of TRACE at a time |
+| `choices` | the same for our choices where the paper is open |
+| `signals` | how well each score tells right from wrong, by data, noise and method |
+| `replacements` | accuracy of pseudo targets of untrusted samples: each method's own set, and one rule for all |
+| `matched` | the same on one set of samples for both methods of a pair (`results/matched.jsonl`) |
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+from labeltrace.bench.page import markdown
+from labeltrace.errors import InputError, nearest
+from labeltrace.experiments.compare import paired_t
+from labeltrace.experiments.matched import MATCHED_FILE, Pair, read_pairs
+from labeltrace.experiments.page import Difference, differences, in_words, placed, spread
+from labeltrace.experiments.results import RUNS, Line, read_lines, value_of
+from labeltrace.experiments.tables import TABLES, Table, load_table
+from labeltrace.files import write_atomically
+
+PLACE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOTHING = "Not measured yet.\n"
+SUBSETS = ("all", "low-clean+noisy", "matched low-clean+noisy", "observed-noisy")
+
+
+def fill(text: str, lines: Sequence[Line], tables: Sequence[Table], pairs: Sequence[Pair] = ()) -> str:
+    """Return a text with every marked place filled from the lines; the rest stays as it is.
+
+    Raises:
+        InputError: a place of an unknown name, or a line that does not fit its cells.
+    """
+    lines = placed(lines, tables)
+    makers = {**MAKERS, "matched": lambda *_: matched(pairs)}
+
+    def filled(place: re.Match[str]) -> str:
+        if place[2] not in makers:
+            raise InputError(f"unknown place {place[2]!r}: {nearest(place[2], makers)}")
+        return f"{place[1]}\n{makers[place[2]](lines, tables)}\n{place[3]}"
+
+    return PLACE.sub(filled, text)
+
+
+def effects(lines: Sequence[Line], tables: Sequence[Table]) -> str:
+    """Return every tested pair once, with p also corrected for the number of tests."""
+    seen: dict[Any, tuple[str, Difference]] = {}
+    for table in tables:
+        for pair in table.pairs:
+            for one in differences(*pair, lines):
+                ids = tuple(tuple(line["id"] for line in side.lines) for side in (one.first, one.second))
+                seen.setdefault((ids, one.first.cell.measure, one.second.cell.measure), (table.name, one))
+    if not seen:
+        return NOTHING
+    raw = [one.found.p for _, one in seen.values()]
+    rows = [
+        [name, *_effect(one), "" if p is None else in_words(p)]
+        for (name, one), p in zip(seen.values(), holm(raw), strict=True)
+    ]
+    head = ["table", "difference", "in", "epochs", "n", "ours", "spread", "published", "p", "claim", "p (Holm)"]
+    tests = sum(p is not None for p in raw)
+    return f"{len(rows)} pairs, {tests} of them tested. {SPREAD}\n\n{markdown(head, rows)}"
+
+
+SPREAD = (
+    "*Spread* is the standard deviation over seeds of the second method, *published* the paper's difference of the "
+    "same two cells, *p (Holm)* is corrected for all tests listed."
+)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Return p values corrected by Holm's steps for as many tests as there are.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    tests = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    found: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for step, (p, place) in enumerate(tests):
+        largest = max(largest, min(1.0, p * (len(tests) - step)))
+        found[place] = largest
+    return found
+
+
+def _effect(one: Difference) -> list[str]:
+    first, second = one.first.cell.number, one.second.cell.number
+    published = "" if first is None or second is None else f"{first - second:+.2f}"
+    values = one.second.values
+    over_seeds = f"{stdev(values):.2f}" if len(values) > 1 else ""
+    size = [str(one.first.epochs), str(len(values)), f"{one.found.mean:+.2f}", over_seeds, published]
+    return [*one.names, *size, in_words(one.found.p), one.found.claim]
+
+
+def of_table(name: str) -> Callable[[Sequence[Line], Sequence[Table]], str]:
+    """Return what makes the effects of one table alone."""
+
+    def made(lines: Sequence[Line], tables: Sequence[Table]) -> str:
+        return effects(lines, [table for table in tables if table.name == name])
+
+    return made
+
+
+def signals(lines: Sequence[Line], tables: Sequence[Table]) -> str:
+    """Return the AUROC of every score at the end of training, in per cent: for labels, and for pseudo targets."""
+    names = ("clean", "structure", "observed", "pseudo", "confidence")
+    rows = _by_kind(lines, [f"auroc.{name}" for name in names])
+    return markdown(["data", "noise", "method", "epochs", "n", *names], rows) if rows else NOTHING
+
+
+def replacements(lines: Sequence[Line], tables: Sequence[Table]) -> str:
+    """Return the accuracy of pseudo targets by subset, and how many samples each holds."""
+    measures = [f"{subset}.{figure}" for subset in SUBSETS for figure in ("pseudo_accuracy", "n")]
+    rows = _by_kind(lines, measures)
+    head = [part for subset in SUBSETS for part in (subset.replace("matched low-clean", "clean < 0.3"), "samples")]
+    return markdown(["data", "noise", "method", "epochs", "n", *head], rows) if rows else NOTHING
+
+
+def matched(pairs: Sequence[Pair]) -> str:
+    """Return the accuracy of pseudo targets of both methods on the same samples, and a test of the difference."""
+    kinds: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in pairs:
+        key = pair["data"], _noise(pair["noise"]), _method({**pair, "controller": "trace"}), str(pair["epochs"])
+        kinds.setdefault(key, []).append(pair)
+    rows = []
+    for kind, group in kinds.items():
+        for name in group[0]["sets"]:
+            sets = [pair["sets"][name] for pair in group if pair["sets"][name]["n"]]
+            if sets:
+                base, other = ([100 * one[side] for one in sets] for side in ("base", "other"))
+                found = paired_t(other, base)
+                samples = spread([float(one["n"]) for one in sets], counts=True)
+                shown = [str(len(sets)), samples, spread(base), spread(other), f"{found.mean:+.2f}"]
+                rows.append([*kind, name, *shown, in_words(found.p), found.claim])
+    head = [
+        "data",
+        "noise",
+        "method",
+        "epochs",
+        "set",
+        "n",
+        "samples",
+        "base",
+        "with TRACE",
+        "difference",
+        "p",
+        "claim",
+    ]
+    return markdown(head, rows) if rows else NOTHING
+
+
+def _noise(made: dict[str, Any] | None) -> str:
+    return "own" if made is None else f"{made['kind']} {made['nominal']:g}"
+
+
+def _by_kind(lines: Sequence[Line], measures: Sequence[str]) -> list[list[str]]:
+    """Mean ± standard deviation of measures over the seeds of one config and noise, those with any value at all."""
+    kinds: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        noise = _noise(line["noise"])
+        kinds.setdefault((line["data"], noise, _method(line), line["config_sha256"], str(line["epochs"])), []).append(
+            line
+        )
+    rows = []
+    for (data, noise, method, _, epochs), runs in kinds.items():
+        found = [[v for run in runs if (v := value_of(run, measure)) is not None] for measure in measures]
+        if any(found):
+            shown = [spread(v, counts=measure.endswith(".n")) for v, measure in zip(found, measures, strict=True)]
+            rows.append([data, noise, method, epochs, str(len(runs)), *shown])
+    return rows
+
+
+def _method(line: Line) -> str:
+    """Learner and controller, with the options of TRACE that are not its defaults but for epochs."""
+    from labeltrace.control import TraceConfig
+    from labeltrace.experiments.cells import EPOCHS_OF_TRACE
+
+    standard, given = vars(TraceConfig()), line["trace"] or {}
+    changed = [f"{k} {v}" for k, v in given.items() if k not in EPOCHS_OF_TRACE and standard.get(k) != v]
+    name = line["learner"] + ("+trace" if line["controller"] == "trace" else "")
+    return ", ".join([name, *changed])
+
+
+MAKERS: dict[str, Callable[[Sequence[Line], Sequence[Table]], str]] = {
+    "effects": effects,
+    "parts": of_table("ablation"),
+    "choices": of_table("choices"),
+    "signals": signals,
+    "replacements": replacements,
+}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m labeltrace.experiments.findings TEXT.md")
+    path = Path(sys.argv[1])
+    tables = [load_table(name) for name in TABLES]
+    made = fill(path.read_text(encoding="utf-8"), read_lines(RUNS), tables, read_pairs(MATCHED_FILE))
+    write_atomically(path, lambda temporary: temporary.write_text(made, encoding="utf-8"))
