@@ -164,7 +164,7 @@ def test_the_command_trains_and_audits_in_one_go(files, capsys, monkeypatch):
     assert read_samples(run).num_rows == found["samples"] == len(np.load(features))
     assert Path("queue.csv").exists()
     assert _main(["audit", "--features", str(features), "--labels", str(labels)]) == 2  # the run is there already
-    assert str(run) in capsys.readouterr().err
+    assert f"labeltrace audit {run} reads it, --overwrite replaces it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["--labels", "x.csv"], ["runs/x", "--overwrite"]])

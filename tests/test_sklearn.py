@@ -279,6 +279,18 @@ def test_refusals():
         TraceClassifier(epochs=0, device="cpu").fit(X, y)
 
 
+@pytest.mark.parametrize("odd", [None, 3])
+def test_labels_that_do_not_go_together_are_named(odd):
+    X, _, _ = clusters(6)
+    with pytest.raises(ValueError, match=f"y mixes .*{type(odd).__name__}.*; expected a number, or a word"):
+        TraceClassifier(device="cpu").fit(X, np.array(["ox", "cat", odd, "ox", "cat", "ox"], object))
+
+
+def test_images_and_labels_are_as_many():
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        TraceClassifier(device="cpu").fit(np.zeros((6, 8, 8), np.uint8), [0, 0, 0])
+
+
 def test_ctrl_c_ends_a_search_and_is_not_a_failed_fit(monkeypatch):
     def stop(*_, **__):
         raise labeltrace.sklearn.Interrupted(None, 0)

@@ -20,7 +20,6 @@ from labeltrace.runs import run
 from labeltrace.validation import build
 
 EPOCHS = ((30_000, 10), (300_000, 5), (sys.maxsize, 4))  # (most rows, epochs)
-NOISE = 0.5  # deviation of the strong view of features, in their own: it keeps small sets from being learnt by heart
 
 
 def feature_recipe(rows: int, learner: str = "rolr") -> dict[str, Any]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor, nn
 
 from labeltrace.data import Dataset, FeatureViews, Images, ImageViews, Split, from_arrays, load_dataset
@@ -33,7 +33,7 @@ from labeltrace.data.options import ReadOptions
 from labeltrace.engine import Interrupted, Reporter, RunConfig
 from labeltrace.engine.device import make_fabric
 from labeltrace.errors import InputError
-from labeltrace.features import NOISE, feature_recipe
+from labeltrace.features import feature_recipe
 from labeltrace.runs import run
 from labeltrace.validation import build
 
@@ -170,17 +170,17 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
             return None
         if _is_images(X):
             labels = _labels(y)
+            check_consistent_length(X, labels)
         else:
             X, labels = validate_data(self, X, y, dtype=np.float32)
-            check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.classes_, codes = _classes(labels)
         if len(self.classes_) < 2:
             raise InputError(f"y holds one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more")
         names = tuple(map(str, self.classes_))
         if not _is_images(X):
             features = _tensor(X)
             split = Split(features, torch.from_numpy(codes.astype(np.int64)))
-            views = replace(FeatureViews.from_features(features), noise=NOISE)
+            views = FeatureViews.from_features(features)
             return Dataset("features", split, None, names, views)
         dataset = from_arrays(X, codes, classes=names, name="images")
         images = dataset.train.inputs
@@ -256,9 +256,17 @@ def _is_images(X: Any) -> bool:
 def _labels(y: Any) -> NDArray[Any]:
     if y is None:
         raise InputError("requires y to be passed, but the target y is None")
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
-    return np.asarray(labels)
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def _classes(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes [C] in order, and the number of each label's [N]."""
+    try:
+        check_classification_targets(labels)
+        return np.unique(labels, return_inverse=True)
+    except TypeError:  # None or NaN among words, words among numbers
+        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+        raise InputError(f"y mixes {kinds}; expected a number, or a word, for every sample") from None
 
 
 def _tensor(X: NDArray[np.float32]) -> Tensor:

@@ -267,8 +267,8 @@ def test_the_diff_of_a_table_and_its_file(tmp_path):
     )  # fmt: skip
     diff = label_diff(table)
     assert diff.table["why"].to_pylist() == [
-        "label reliability 0.02 confidence 0.99",
-        "label reliability 0.3 confidence 0.95",
+        "label reliability 0.02, confidence 0.99",
+        "label reliability 0.30, confidence 0.95",
     ]
     diff.write(tmp_path / "d.csv")
     assert (tmp_path / "d.csv").read_text().splitlines()[0] == "id,from,to,why"

@@ -197,10 +197,15 @@ def test_writing_and_reading_changes_nothing(table, tmp_path):
 
 
 def test_a_run_without_a_table_is_named(tmp_path):
-    for path in (tmp_path, tmp_path / "samples.parquet"):
-        with pytest.raises(InputError, match="no samples table; the run has not finished") as caught:
+    for path in (tmp_path / "nothing", tmp_path / "samples.parquet"):
+        with pytest.raises(InputError) as caught:
             read_samples(path)
-        assert str(tmp_path / "samples.parquet") in str(caught.value)
+        assert str(caught.value) == f"{path}: no such run or file"
+    with pytest.raises(InputError, match="no samples table; no run here"):
+        read_samples(tmp_path)
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(InputError, match=f"has not finished; labeltrace train --resume {tmp_path} goes on"):
+        read_samples(tmp_path)
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):
@@ -269,4 +274,5 @@ def test_cleanlabs_names():
 def test_cleanlabs_view_of_a_run(table):
     view = cleanlab_view(table)
     assert view.num_rows == 96
+    assert class_names(view) == class_names(table)
     assert view["label_quality"].to_pylist() == table["observed_reliability"].to_pylist()

@@ -6,7 +6,7 @@ import pytest
 import samples
 from labeltrace.audit import decided
 from labeltrace.audit.estimate import NoiseEstimate
-from labeltrace.audit.summary import ClassSummary, class_summaries, decision_counts
+from labeltrace.audit.summary import ClassSummary, class_summaries, decision_counts, disagreement
 
 
 @pytest.fixture
@@ -23,6 +23,10 @@ def table():
 def test_counts(table):
     assert decision_counts(table) == {"keep": 3, "relabel": 2, "review": 1}
     assert decision_counts(table.slice(0, 0)) == {"keep": 0, "relabel": 0, "review": 0}
+
+
+def test_labels_that_are_not_the_suggestion(table):
+    assert disagreement(table) == 4 / 6
 
 
 def test_class_by_class(table):

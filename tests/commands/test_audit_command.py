@@ -54,6 +54,31 @@ def test_the_summary(folder, table):
     assert sorted(contents(folder)) == ["run", "run/samples.parquet"]
 
 
+def test_the_rate_lies_between_the_estimate_and_the_disagreement(folder, table):
+    wrong = (values(table, "observed") != values(table, "truth")).mean()
+    differs = (values(table, "observed") != values(table, "suggested")).mean()
+    found = json.loads(ran(folder, "--json"))
+    assert found["disagreement"] == pytest.approx(differs)
+    assert f"between {100 * found['noise_rate']:.1f} and {100 * differs:.1f} % of the labels" in ran(folder)
+    assert found["noise_rate"] < wrong + 0.05 and wrong < differs + 0.05
+
+
+def test_long_names_do_not_break_the_headings(tmp_path):
+    long = [f"folder of photos/{i:03d}/a name as a camera gives it.jpg" for i in range(3)]
+    names = ["a rather long name of a class", "another name of a class that is long", "owl"]
+    table = samples.table(names, observed=[0, 1, 2], suggested=[1, 0, 2], id=long)
+    write_samples(table, tmp_path / "run" / "samples.parquet")
+    lines = ran(tmp_path).splitlines()
+    headings = ["id", "label", "suggested", "label", "trust", "confidence", "score", "decision"]
+    assert headings in [line.split() for line in lines]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_usual_thresholds_are_kept_for_what_is_not_given(folder):
+    assert json.loads(ran(folder, "--json"))["thresholds"] is None
+    assert json.loads(ran(folder, "--json", "--trust-label", 0.4))["thresholds"] == [0.4, 0.9]
+
+
 def test_a_parquet_file_will_do(folder):
     assert command(["audit", "run/samples.parquet"], folder).out == ran(folder)
 
@@ -170,7 +195,7 @@ def test_a_diff(folder, table):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "no samples table"),
+        (["nothing"], "nothing: no such run or file"),
         (["run", "--out", "q.txt"], "--out q.txt: expected a name that ends in .csv, .parquet, .jsonl"),
         (["run", "--diff", "d.parquet"], "--diff d.parquet: expected a name that ends in .csv"),
         (["run", "--matrix", "."], "--matrix .: expected"),

@@ -268,7 +268,7 @@ def test_data_that_is_not_what_it_was_leaves_a_report_without_pictures(tmp_path,
     assert code == 0 and "without pictures" in out
     page = reported.read(folder / "report.html")
     (note,) = page.all(role="note")
-    assert ("set.npz" if what == "gone" else "other labels now") in note.text
+    assert ("set.npz" if what == "gone" else "has changed since it began") in note.text
     assert page.all("img") == [] and len(page.all(class_="cards")) == 3
 
 
@@ -494,3 +494,32 @@ def test_cells_of_a_grid_start_at_the_bottom():
     assert [(x, opacity) for x, _, _, opacity in places] == [("46", "0.25"), ("116", ""), ("46", "1"), ("116", "0.5")]
     assert [kind for _, _, kind, _ in places] == ["heat", "blank", "heat", "heat"]
     assert int(places[0][1]) > int(places[2][1])
+
+
+def test_runs_with_and_without_truth_are_told_apart(one, tmp_path):
+    two = reported.run_folder(tmp_path / "two", reported.table(truth=False))
+    said = {
+        "both": report(one, two, out=tmp_path / "both.html"),
+        "known": report(one),
+        "unknown": report(two),
+    }
+    words = {name: reported.section(page, "landscape").all("p")[0].text for name, page in said.items()}
+    true, share = "how often the suggestion is the true class", "the share of the samples"
+    assert f"{true} (where no truth is known, {share})" in words["both"]
+    assert true in words["known"] and share not in words["known"]
+    assert share in words["unknown"] and true not in words["unknown"]
+    noisy = {
+        name: "label is wrong" in reported.section(page, "targets").all("p")[0].text for name, page in said.items()
+    }
+    assert noisy == {"both": True, "known": True, "unknown": False}
+
+
+def test_the_verdict_names_both_ends_of_the_noise_rate(one):
+    page, (found,) = report(one), write_report([Run(one)], one / "again.html")
+    table = read_samples(one)
+    differs = (table["observed"].to_numpy() != table["suggested"].to_numpy()).mean()
+    assert found.figures["disagreement"] == differs
+    low, high = sorted((found.figures["noise_rate"], differs))
+    assert (
+        f"between {100 * low:.1f} and {100 * high:.1f}\N{NO-BREAK SPACE}% of the labels" in page.all("header")[0].text
+    )

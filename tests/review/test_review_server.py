@@ -397,6 +397,7 @@ def test_the_queue_alone(folder):
         (["--only-reviewed"], "--only-reviewed is given without --export"),
         (["--export", "labels.txt"], "expected a name that ends in .csv"),
         (["--export", "labels.csv", "--only-reviewed"], "nobody has decided anything yet"),
+        (["--export", "labels.csv", "--trust-label", "-1"], "--trust-label -1: expected"),
     ],
 )
 def test_mistakes_are_told_in_one_line(folder, tmp_path, monkeypatch, capsys, words, message):
@@ -421,6 +422,27 @@ def test_an_export_before_any_decision_is_the_runs(folder, tmp_path, capsys):
     assert not (folder / "review.sqlite").exists()
 
 
+def test_other_thresholds_decide_anew_on_the_page_and_in_the_export(folder, tmp_path, capsys):
+    table = read_samples(folder)  # all suggestions differ from the label
+    label, confidence = (table[name].to_numpy() for name in ("observed_reliability", "confidence"))
+    relabel, keep = (label < 0.7) & (confidence >= 0.6), (label >= 0.7) & (confidence < 0.6)
+    assert relabel.any() and keep.any()
+    server = ReviewServer(Run(folder, device="cpu"), trust=(0.7, 0.6))
+    try:
+        about = server.about()
+        assert about["enough"] == {"label": 0.7, "suggestion": 0.6}
+        assert (about["decisions"]["relabel"], about["decisions"]["keep"]) == (relabel.sum(), keep.sum())
+        neither = int(np.flatnonzero((label < 0.7) & (label >= 0.5) & (confidence < 0.6))[0])
+        assert server.sample(neither, None)["why"] == "Neither the label nor the suggestion is reliable enough."
+    finally:
+        server.close()
+    words = ["--trust-label", "0.7", "--trust-suggestion", "0.6", "--export", str(tmp_path / "d.csv")]
+    assert cli._main(["review", str(folder), *words]) == 0
+    with (tmp_path / "d.csv").open(newline="") as file:
+        found = {row["id"] for row in csv.DictReader(file)}
+    assert found == {table["id"][int(i)].as_py() for i in np.flatnonzero(relabel)}
+
+
 def test_data_that_has_gone_or_changed_is_told(with_features, tmp_path, capsys):
     folder = shutil.copytree(with_features, tmp_path / "run")
     config = (folder / "config.yaml").read_text()
@@ -430,7 +452,7 @@ def test_data_that_has_gone_or_changed_is_told(with_features, tmp_path, capsys):
     found = dict(np.load(with_features.parent / "data.npz"))
     np.savez(tmp_path / "data.npz", features=found["features"], labels=found["labels"][::-1])
     assert cli._main(["review", str(folder)]) == 2
-    assert "has other labels now" in capsys.readouterr().err
+    assert "the dataset has changed since it began" in capsys.readouterr().err
 
 
 def test_the_command_serves_and_ctrl_c_ends_it(folder):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labeltrace.audit.checked import find_ids
 from labeltrace.audit.decisions import RELABEL
 from labeltrace.audit.export import write_table
-from labeltrace.audit.samples import class_names
+from labeltrace.audit.samples import class_names, values
 from labeltrace.data.own.load import _told as told
 from labeltrace.data.own.table import open_table
 from labeltrace.errors import InputError, nearest
@@ -102,13 +102,13 @@ def label_diff(table: pa.Table) -> LabelDiff:
     """Return the changes that the relabelled rows of a samples table ask for, in the order of its rows."""
     names = pa.array(class_names(table), pa.string())
     rows = table.filter(pc.equal(table["decision"], RELABEL))
-    trusts = (_two_digits(rows[name]) for name in ("observed_reliability", "confidence"))
-    why = pc.binary_join_element_wise("label reliability", next(trusts), "confidence", next(trusts), " ")
+    trusts = zip(values(rows, "observed_reliability"), values(rows, "confidence"), strict=True)
+    why = [f"label reliability {label:.2f}, confidence {suggestion:.2f}" for label, suggestion in trusts]
     columns = [
         rows["id"],
         names.take(rows["observed"].combine_chunks()),
         names.take(rows["suggested"].combine_chunks()),
-        why,
+        pa.array(why, pa.string()),
     ]
     return LabelDiff(pa.table(columns, names=list(COLUMNS)))
 
@@ -135,7 +135,3 @@ def read_diff(path: Path) -> LabelDiff:
     if idle >= 0:
         raise InputError(f"{diff.place(idle)}: from {table['from'][idle].as_py()!r} to itself; remove the line")
     return diff
-
-
-def _two_digits(column: Any) -> Any:
-    return pc.cast(pc.round(pc.cast(column, pa.float64()), 2), pa.string())

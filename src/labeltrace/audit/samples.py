@@ -69,11 +69,14 @@ def write_samples(table: pa.Table, path: Path) -> None:
 
 def read_samples(path: Path) -> pa.Table:
     """Return the samples table of a run folder or of a Parquet file."""
-    path = path / "samples.parquet" if path.is_dir() else path
+    if path.is_dir() and not (path / "samples.parquet").exists():
+        begun = (path / "config.yaml").exists()
+        why = f"the run has not finished; labeltrace train --resume {path} goes on" if begun else "no run here"
+        raise InputError(f"{path}: no samples table; {why}")
     if not path.exists():
-        raise InputError(f"{path}: no samples table; the run has not finished")
+        raise InputError(f"{path}: no such run or file")
     try:
-        return pq.read_table(path)
+        return pq.read_table(path / "samples.parquet" if path.is_dir() else path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a samples table ({str(error).splitlines()[0]})") from None
 
@@ -90,9 +93,10 @@ def class_names(table: pa.Table) -> list[str]:
 def cleanlab_view(table: pa.Table) -> pa.Table:
     """Return the table under cleanlab's column names, in the same order of rows.
 
-    `is_label_issue` is every decision but keep, `label_quality` the reliability of the observed label.
+    `is_label_issue` is every decision but keep, `label_quality` the reliability of the observed label; labels are
+    numbers of classes, as cleanlab's are, whose names are in the schema.
     """
-    return pa.table(
+    view = pa.table(
         {
             "is_label_issue": pc.not_equal(table["decision"], KEEP),
             "label_quality": table["observed_reliability"],
@@ -100,6 +104,7 @@ def cleanlab_view(table: pa.Table) -> pa.Table:
             "predicted_label": table["suggested"],
         }
     )
+    return view.replace_schema_metadata(table.schema.metadata)
 
 
 def decided(
@@ -109,6 +114,11 @@ def decided(
     sources = (values(table, name) for name in ("observed", "suggested", "observed_reliability", "confidence"))
     again = decide(*sources, trust_label=trust_label, trust_suggestion=trust_suggestion)
     return table.set_column(table.column_names.index("decision"), "decision", again)
+
+
+def decided_by(table: pa.Table, trust: tuple[float, float] | None) -> pa.Table:
+    """Return the table decided anew by both thresholds; None leaves it as the run has decided."""
+    return table if trust is None else decided(table, trust_label=trust[0], trust_suggestion=trust[1])
 
 
 def values(table: pa.Table, name: str) -> Any:

@@ -42,6 +42,15 @@ def decision_counts(table: pa.Table) -> dict[str, int]:
     return {decision: found.get(decision, 0) for decision in DECISIONS}
 
 
+def disagreement(table: pa.Table) -> float:
+    """Return the share of labels that are not what the model suggests.
+
+    It counts every mistake of the model as a wrong label, as the estimate of the noise counts none that the networks
+    are unsure of: the one errs high, the other low.
+    """
+    return float((values(table, "observed") != values(table, "suggested")).mean())
+
+
 def class_summaries(table: pa.Table, estimate: NoiseEstimate) -> list[ClassSummary]:
     """Return a row per class, in their order."""
     names = class_names(table)

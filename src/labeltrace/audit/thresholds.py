@@ -12,7 +12,7 @@ from labeltrace.errors import InputError
 
 LEAST = 10  # checked relabels below which a precision says nothing
 CANDIDATES = 500  # values tried for each threshold; of more distinct ones their quantiles
-NEVER = 1.01  # a threshold that no reliability reaches
+NEVER = 2.0  # a threshold that no reliability reaches
 Z = 1.959964  # two-sided 95 %
 
 

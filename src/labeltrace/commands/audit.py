@@ -80,7 +80,10 @@ def audit(
         Path | None, typer.Option(help="Write the estimated transition matrix (true → observed), .csv.")
     ] = None,
     cleanlab: Annotated[
-        Path | None, typer.Option(help="Write all samples in their order under cleanlab's names of columns.")
+        Path | None,
+        typer.Option(
+            help="Write all samples in their order under cleanlab's names of columns, classes by number as in --matrix."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary and the queue's head as JSON.")] = False,
 ) -> None:
@@ -92,14 +95,15 @@ def audit(
 
     Example: labeltrace audit --features embeddings.npy --labels labels.csv --out queue.csv
     """
-    from labeltrace.audit import cleanlab_view, decided, measure, read_samples
+    from labeltrace.audit import cleanlab_view, measure, read_samples
     from labeltrace.audit.checked import thresholds_from
-    from labeltrace.audit.decisions import DECISIONS, TRUST_LABEL, TRUST_SUGGESTION
+    from labeltrace.audit.decisions import DECISIONS, thresholds
     from labeltrace.audit.diff import label_diff
     from labeltrace.audit.estimate import estimate_noise
     from labeltrace.audit.export import check_file, queue, write_table
     from labeltrace.audit.ranking import DEFAULT, rankings
-    from labeltrace.audit.summary import class_summaries, decision_counts
+    from labeltrace.audit.samples import decided_by
+    from labeltrace.audit.summary import class_summaries, decision_counts, disagreement
 
     for flag, path, suffixes in (("--out", out, None), ("--cleanlab", cleanlab, None), ("--diff", diff, (".csv",)),
                                  ("--matrix", matrix, (".csv",))):  # fmt: skip
@@ -110,7 +114,8 @@ def audit(
         _check_choice("--decision", decision, DECISIONS)
     if limit is not None and limit < 1:
         raise InputError(f"--limit {limit}: expected 1 or more")
-    _check_thresholds(trust_label, trust_suggestion, checked, precision)
+    trust = thresholds(trust_label, trust_suggestion)
+    _check_checked(trust_label, trust_suggestion, checked, precision)
     ranked_by = score or DEFAULT
     rank = rankings[ranked_by]
 
@@ -120,12 +125,9 @@ def audit(
         chosen = None
         if checked is not None:
             chosen = thresholds_from(checked, table, PRECISION if precision is None else precision)
-            trust_label, trust_suggestion = chosen.trust_label, chosen.trust_suggestion
-        if trust_label is not None or trust_suggestion is not None:
-            trust_label = TRUST_LABEL if trust_label is None else trust_label
-            trust_suggestion = TRUST_SUGGESTION if trust_suggestion is None else trust_suggestion
-            table = decided(table, trust_label=trust_label, trust_suggestion=trust_suggestion)
-        estimate = estimate_noise(table)
+            trust = chosen.trust_label, chosen.trust_suggestion
+        table = decided_by(table, trust)
+        estimate, most = estimate_noise(table), disagreement(table)
         rows = _selected(queue(table, rank(table)), decision, class_, sort, limit)
         counts, classes = decision_counts(table), class_summaries(table, estimate)
         measures = measure(table, ranked_by) if "truth" in table.column_names else None
@@ -153,8 +155,9 @@ def audit(
                 "samples": table.num_rows,
                 "decisions": counts,
                 "noise_rate": estimate.rate,
+                "disagreement": most,
                 "ranking": ranked_by,
-                "thresholds": None if trust_label is None else [trust_label, trust_suggestion],
+                "thresholds": trust,
                 "checked": None if chosen is None else _chosen_json(chosen),
                 "measures": measures,
                 "classes": [asdict(row) for row in classes],
@@ -166,7 +169,8 @@ def audit(
         return
     shares = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     console.print(f"{table.num_rows:,} samples: {shares}", soft_wrap=True)
-    console.print(f"about {100 * estimate.rate:.1f} % of the labels are wrong (estimated)", soft_wrap=True)
+    low, high = sorted((100 * estimate.rate, 100 * most))
+    console.print(f"between {low:.1f} and {high:.1f} % of the labels are wrong (estimated)", soft_wrap=True)
     if chosen is not None:
         for line in _chosen_lines(chosen):
             console.print(line, soft_wrap=True)
@@ -196,10 +200,15 @@ def _run_of(
         return run
     from labeltrace.commands.train import resumable
     from labeltrace.data.own.load import safe_name
+    from labeltrace.engine import RunFolder
     from labeltrace.features import audit_features
     from labeltrace.progress import Bars
 
     folder = run or Path("runs") / f"{safe_name(features)}-audit"
+    if RunFolder(folder).config.exists() and not overwrite:
+        raise InputError(
+            f"{folder} holds a run: labeltrace audit {folder} reads it, --overwrite replaces it; or name another folder"
+        )
     with resumable(), Bars(talk_console(quiet)) as bars:
         audit_features(features, labels, folder, label_column=label_column, overwrite=overwrite, reporter=bars)
     return folder
@@ -210,12 +219,10 @@ def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:
         raise InputError(f"{flag} {value!r}: {nearest(value, known)}")
 
 
-def _check_thresholds(
+def _check_checked(
     trust_label: float | None, trust_suggestion: float | None, checked: Path | None, precision: float | None
 ) -> None:
     for flag, value in (("--trust-label", trust_label), ("--trust-suggestion", trust_suggestion)):
-        if value is not None and not value >= 0:
-            raise InputError(f"{flag} {value:g}: expected a number from 0 to 1 (more than 1: never trusted)")
         if value is not None and checked is not None:
             raise InputError(f"{flag} and --checked: the checked samples choose the thresholds; give one of the two")
     if precision is not None and checked is None:
@@ -249,7 +256,7 @@ def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["true", *names])
             for name, row in zip(names, estimate.transition, strict=True):
-                writer.writerow([name, *(f"{share:.6g}" for share in row)])
+                writer.writerow([name, *(f"{share:.6f}" for share in row)])
 
     try:
         write_atomically(path, write)
@@ -258,9 +265,10 @@ def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None
 
 
 def _class_table(classes: list[ClassSummary]) -> Table:
-    table = Table(box=None, padding=(0, 2), pad_edge=False)
-    for heading in ("labelled", "samples", "wrong (est.)", "relabel", "review"):
-        table.add_column(heading, justify="left" if heading == "labelled" else "right")
+    table = Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
+    table.add_column("labelled", overflow="fold", min_width=len("labelled"))
+    for heading in ("samples", "wrong (est.)", "relabel", "review"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("suggested instead")
     for row in sorted(classes, key=lambda row: -row.wrong)[:MOST_CLASSES] if len(classes) > MOST_CLASSES else classes:
         instead = "–" if row.replacement is None else f"{row.replacement} ({row.replaced:,})"
@@ -269,12 +277,12 @@ def _class_table(classes: list[ClassSummary]) -> Table:
 
 
 def _queue_table(head: Any) -> Table:
-    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    table = Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
     for heading in ("id", "label", "suggested"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", min_width=len(heading))
     for heading in ("label trust", "confidence", "score"):
-        table.add_column(heading, justify="right")
-    table.add_column("decision")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("decision", no_wrap=True)
     for row in head.to_pylist():
         numbers = (f"{row[name]:.3f}" for name in ("observed_reliability", "confidence", "score"))
         table.add_row(row["id"], row["observed_class"], row["suggested_class"], *numbers, row["decision"])

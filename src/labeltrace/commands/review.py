@@ -19,6 +19,12 @@ def review(
     only_reviewed: Annotated[
         bool, typer.Option("--only-reviewed", help="With --export: leave out what only the run has decided.")
     ] = False,
+    trust_label: Annotated[
+        float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.5).")
+    ] = None,
+    trust_suggestion: Annotated[
+        float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")
+    ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset now, where it has moved.")] = None,
     port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
     host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
@@ -34,8 +40,11 @@ def review(
 
     Example: labeltrace review runs/photos --export labels.diff.csv
     """
+    from labeltrace.audit.decisions import thresholds
+
+    trust = thresholds(trust_label, trust_suggestion)
     if export is not None:
-        _export(run, export, only_reviewed, as_json)
+        _export(run, export, only_reviewed, trust, as_json)
         return
     if only_reviewed:
         raise InputError("--only-reviewed is given without --export, the file it is about")
@@ -46,7 +55,7 @@ def review(
 
     talk = talk_console(as_json)
     with Bars(talk) as bars:
-        server = ReviewServer(Run(run, device=device, root=root, reporter=bars), host=host, port=port)
+        server = ReviewServer(Run(run, device=device, root=root, reporter=bars), host=host, port=port, trust=trust)
 
     def ready() -> None:
         if as_json:
@@ -63,19 +72,21 @@ def review(
             threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()  # it may not return
 
     server.serve(ready)
-    talk.print(f"ended; labeltrace review {run} --export labels.diff.csv writes the decisions", soft_wrap=True)
+    flags = "" if trust is None else f" --trust-label {trust[0]:.9g} --trust-suggestion {trust[1]:.9g}"
+    talk.print(f"ended; labeltrace review {run}{flags} --export labels.diff.csv writes the decisions", soft_wrap=True)
 
 
-def _export(run: Path, export: Path, only_reviewed: bool, as_json: bool) -> None:
+def _export(run: Path, export: Path, only_reviewed: bool, trust: tuple[float, float] | None, as_json: bool) -> None:
     from labeltrace.audit import read_samples
     from labeltrace.audit.export import check_file
+    from labeltrace.audit.samples import decided_by
     from labeltrace.engine import RunFolder
     from labeltrace.review.merge import reviewed_diff
     from labeltrace.review.store import KEEP, RELABEL, SKIP, Store
 
     check_file(export, "--export", (".csv",))
     folder = RunFolder.open(run)
-    table, file = read_samples(folder.path), folder.review
+    table, file = decided_by(read_samples(folder.path), trust), folder.review
     decisions = []
     if file.exists():  # else nobody has decided anything, and an export leaves no file behind that says so
         store = Store(file, table)

@@ -22,6 +22,7 @@ FIGURES: dict[str, tuple[str, int | None]] = {
     RELABEL: ("relabel", 1),
     REVIEW: ("review", 1),
     "noise_rate": ("wrong labels, estimated", 1),
+    "disagreement": ("suggestion is not the label", 1),
     "wrong_rate": ("wrong labels, known", 1),
     "precision": ("wrong labels found: precision", 1),
     "recall": ("wrong labels found: recall", 1),
@@ -157,7 +158,9 @@ def _bins(found: Findings) -> Html:
 
 
 def _landscape_words(found: Sequence[Findings]) -> str:
-    right = "how often the suggestion is the true class" if any(f.truth for f in found) else "the share of the samples"
+    right, share = "how often the suggestion is the true class", "the share of the samples"
+    if not all(f.truth for f in found):
+        right = f"{right} (where no truth is known, {share})" if any(f.truth for f in found) else share
     return (
         f"Both reliabilities at once. A cell shows {right}, in per cent, and below it the number of samples; cells "
         "with next to none are blank. Top left is where a replacement is needed and offered."
@@ -175,8 +178,9 @@ def _landscape(found: Findings) -> Html:
 
 
 def _targets(found: Sequence[Findings]) -> Html:
+    noisy = "noisy those whose label is wrong, " if any(f.truth for f in found) else ""
     words = (
-        f"Low-clean are samples whose label is trusted less than {LOW_CLEAN:g}, noisy those whose label is wrong, "
+        f"Low-clean are samples whose label is trusted less than {LOW_CLEAN:g}, {noisy}"
         f"confident suggestions those of {HIGH_CONFIDENCE:g} and more."
     )
     charts = None

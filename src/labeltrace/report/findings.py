@@ -17,7 +17,7 @@ from torch import Tensor
 from labeltrace.audit import measure
 from labeltrace.audit.estimate import estimate_noise
 from labeltrace.audit.samples import values
-from labeltrace.audit.summary import ClassSummary, class_summaries, decision_counts
+from labeltrace.audit.summary import ClassSummary, class_summaries, decision_counts, disagreement
 from labeltrace.data import Split
 from labeltrace.data.noise.transitions import Transitions
 from labeltrace.diagnostics.landscape import LEAST, Landscape, landscape
@@ -48,7 +48,7 @@ class Findings:
         facts: what was run, in words.
         config: its config.yaml.
         history: lines of metrics.jsonl.
-        figures: what it came to; see `FIGURES` in html.py. Those that need the truth are there where it is known.
+        figures: what it came to; see `FIGURES` in compared.py. Those that need the truth are there where it is known.
         decisions: how many samples of each.
         truth: number of samples whose true class is known.
         bins: a row per bin of the observed reliability.
@@ -110,7 +110,7 @@ def find(run: Run, name: str, sign: str = "", *, samples: int) -> Findings:
     known = truth >= 0
     figures: dict[str, float] = {"samples": table.num_rows, **summarise(history)}
     figures |= {decision: count / table.num_rows for decision, count in decisions.items()}
-    figures["noise_rate"] = estimate.rate
+    figures |= {"noise_rate": estimate.rate, "disagreement": disagreement(table)}
     pseudo, reliability = _pseudo(run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of bins without samples, which the page shows as dashes

@@ -105,7 +105,6 @@ def _sign(number: int) -> str:
 def _verdict(found: Findings) -> Html:
     counts = ", ".join(f"{name} {count:,}" for name, count in found.decisions.items())
     total = sum(found.decisions.values())
-    wrong = (
-        f"about {shown(found.figures['noise_rate'], 1, PERCENT)}\N{NO-BREAK SPACE}% of the labels are wrong (estimated)"
-    )
+    low, high = (shown(share, 1, PERCENT) for share in sorted(found.figures[n] for n in ("noise_rate", "disagreement")))
+    wrong = f"between {low} and {high}\N{NO-BREAK SPACE}% of the labels are wrong (estimated)"
     return tag("p", f"{total:,} samples: {counts}; {wrong}.")

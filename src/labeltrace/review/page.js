@@ -156,7 +156,7 @@ function meter(name, value, enough, more) {
   const bar = $(`${name}-meter`);
   const known = value !== null;
   bar.firstElementChild.style.width = `${100 * (value ?? 0)}%`;
-  bar.lastElementChild.style.left = `calc(${100 * enough}% - 1px)`;
+  bar.lastElementChild.style.left = `calc(${100 * Math.min(enough, 1)}% - 1px)`;
   bar.setAttribute("aria-valuenow", value ?? 0);
   const text = known ? `${words(value)}, ${value.toFixed(2)}` : "not known";
   bar.setAttribute("aria-valuetext", text);

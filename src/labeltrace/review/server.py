@@ -17,6 +17,7 @@ import torch
 
 from labeltrace.audit import class_names
 from labeltrace.audit.decisions import KEEP, RELABEL, TRUST_LABEL, TRUST_SUGGESTION
+from labeltrace.audit.samples import decided_by
 from labeltrace.diagnostics.runs import Run
 from labeltrace.errors import InputError
 from labeltrace.review.merge import reviewed_diff
@@ -36,19 +37,28 @@ class ReviewServer:
         run: finished, with its data where they were.
         host: loopback address to listen at.
         port: to listen at; 0 takes a free one.
+        trust: decide the samples anew by these thresholds for label and suggestion; None leaves what the run says.
 
     Raises:
         InputError: no samples table, no data, another host than this machine, a port that is taken.
     """
 
-    def __init__(self, run: Run, *, host: str = HOST, port: int = 0) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        host: str = HOST,
+        port: int = 0,
+        trust: tuple[float, float] | None = None,
+    ) -> None:
         try:
             import fastapi  # noqa: F401
             import uvicorn  # noqa: F401
         except ImportError as error:
             raise InputError(f"{error.name} is not installed: pip install 'labeltrace[review]'") from None
         self.host = loopback(host)
-        self.run, self.table = run, run.samples
+        self.run, self.table = run, decided_by(run.samples, trust)
+        self.trust = trust or (TRUST_LABEL, TRUST_SUGGESTION)
         split = run.train
         if not torch.equal(run.column("observed").long(), split.labels):
             raise InputError(f"{run.folder.samples}: not the samples of this run's data; train the run again")
@@ -114,7 +124,7 @@ class ReviewServer:
             "classes": self.classes,
             "decisions": {name: counts[name] for name in DECISIONS},
             "images": self.pictures.are_images,
-            "enough": {"label": TRUST_LABEL, "suggestion": TRUST_SUGGESTION},
+            "enough": dict(zip(("label", "suggestion"), self.trust, strict=True)),
         }
 
     def look(self, selection: Selection, row: int | None, move: str) -> dict[str, Any]:
@@ -139,7 +149,7 @@ class ReviewServer:
             "observed": found["observed"],
             "suggested": found["suggested"],
             "decision": found["decision"],
-            "why": why(found),
+            "why": why(found, self.trust[0]),
             "label_reliability": found["observed_reliability"],
             "suggestion_reliability": found["confidence"],
             "in_training": found["pseudo_reliability"],
@@ -205,7 +215,7 @@ class ReviewServer:
             return path.read_bytes()
 
 
-def why(sample: dict[str, Any]) -> str:
+def why(sample: dict[str, Any], trust_label: float = TRUST_LABEL) -> str:
     """Return in words why the run decided as it did; `decide` in the audit has the rule.
 
     >>> why({"decision": "relabel", "observed": 0, "suggested": 1})
@@ -217,7 +227,7 @@ def why(sample: dict[str, Any]) -> str:
         return "The label is reliable enough, the suggestion is not."
     if sample["decision"] == RELABEL:
         return "The label is not reliable, the suggestion is."
-    if sample["observed_reliability"] >= TRUST_LABEL:
+    if sample["observed_reliability"] >= trust_label:
         return "Label and suggestion are both reliable, and they differ."
     return "Neither the label nor the suggestion is reliable enough."
 
