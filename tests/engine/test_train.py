@@ -457,3 +457,24 @@ def test_the_summary_is_best_last_and_mean_of_ten():
     assert found == pytest.approx({"best": 0.9, "last": 0.7, "mean_last_10": (0.9 + 8 * 0.5 + 0.7) / 10})
     assert summarise([{"test_accuracy": 0.25}]) == {"best": 0.25, "last": 0.25, "mean_last_10": 0.25}
     assert summarise([{"epoch": 0, "loss": 1.0}]) == summarise([]) == {}
+
+
+class Heard(Reporter):
+    """Remembers what a person is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.0, 0), (4000.0, 1)])
+def test_a_run_of_hours_on_a_cpu_is_announced_once(tmp_path, monkeypatch, seconds, told):
+    whole_epoch = Training.epoch
+    monkeypatch.setattr(Training, "epoch", lambda self, n: whole_epoch(self, n) | {"seconds": seconds})
+    heard = Heard()
+    train(toy.config(), tmp_path / "run", dataset=toy.blobs(), reporter=heard)
+    hours = [note for note in heard.notes if "without a GPU" in note]
+    assert len(hours) == told
+    assert not told or hours[0].startswith("an epoch took 4000 s, so the run takes 3 hours or more without a GPU")

@@ -26,7 +26,7 @@ from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.folder import RunFolder, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
 from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
-from labeltrace.engine.plan import Plan, plan
+from labeltrace.engine.plan import OWN, Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
 from labeltrace.engine.start import check_data, write_start
@@ -267,6 +267,8 @@ class Training:
                         board.log(record)
                     self.checkpoints.offer(self._state(epoch + 1), is_best=is_best)
                     self.reporter.epoch(record)
+                    if epoch == done and self.fabric.device.type == "cpu":
+                        self._warn_of_hours(record["seconds"], epochs - done - 1)
                 self.checkpoints.flush()
                 self.loop.begin(epochs)
                 self.loop.some = None  # every sample gets its row
@@ -299,6 +301,17 @@ class Training:
             if board is not None:
                 board.close()
         return Trained(self.folder, self.plan, self.metrics, judgement, self.networks, writes)
+
+    def _warn_of_hours(self, seconds: float, left: int) -> None:
+        """Say after the first epoch on a CPU that the others take hours, and what is quicker."""
+        hours = seconds * left / 3600
+        if hours < 1:
+            return
+        way = "fewer --epochs"
+        if self.plan.config.model not in ("small_cnn", "mlp", OWN):
+            way = "--model small_cnn --preset small --image-size 32, or embeddings and labeltrace audit --features"
+        took = f"an epoch took {seconds:.0f} s, so the run takes {hours:.0f} hours or more without a GPU"
+        self.reporter.note(f"{took}; quicker: {way}")
 
     def _give_up(self) -> None:
         """A rank is gone and this one still waits for it, in a place that no error reaches: save and end it."""
