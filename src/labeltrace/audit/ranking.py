@@ -15,7 +15,7 @@ from labeltrace.registry import Registry
 Ranking = Callable[[pa.Table], NDArray[np.float64]]
 
 rankings: Registry[Ranking] = Registry("ranking")
-DEFAULT = "probability"  # best average precision on digits with three noises: results/ranking_digits.json
+DEFAULT = "probability"  # among the best by average precision: docs/decisions.md, 48
 
 
 @rankings.register("reliability", "1 − observed reliability, as the run's controller has it")
