@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import statistics
 import tempfile
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side
 from torch import Tensor
 
 from labeltrace.audit import average_precision, measure
@@ -33,11 +31,9 @@ from labeltrace.bench.environment import environment, write_result
 from labeltrace.data import Dataset, add_noise, load_dataset
 from labeltrace.engine import RunConfig
 from labeltrace.engine.folder import code_revision
-from labeltrace.progress import Bars
 from labeltrace.runs import run
 from labeltrace.sklearn import TraceClassifier
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 NOISES = {"symmetric": 0.4, "pair": 0.3, "instance": 0.4}
 WAYS: dict[str, dict[str, str] | float] = {  # a run of ours, or the share of the epochs that cleanlab's networks train
     "labeltrace, rolr+trace": {"learner": "rolr", "controller": "trace"},
@@ -58,32 +54,20 @@ COLUMNS = {
 
 def main() -> None:
     """Run every way on every noise and seed, then write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("data", help="dataset by name; one that brings its own wrong labels gets no noise")
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--subset", type=int)
-    parser.add_argument("--model")
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
+    add_run_flags(parser)
     parser.add_argument("--jobs", type=int, default=1, help="audits at a time")
     arguments = parser.parse_args()
     with_noise = not _has_wrong(load_dataset(arguments.data, arguments.root))
     noises = list(NOISES) if with_noise else ["its own"]
-    words = [
-        f"--{name} {getattr(arguments, name)}" for name in ("subset", "epochs", "model") if getattr(arguments, name)
-    ]
-    command = " ".join(["python benchmarks/against_cleanlab.py", arguments.data, *words])
+    command = command_of("against_cleanlab.py", arguments.data, arguments, ("subset", "epochs", "model"))
     stem = RESULTS / f"cleanlab_{arguments.data}"
     records = measured(stem.with_suffix(".json"), command, arguments.jobs)
     wanted = [(noise, seed, way) for noise in noises for seed in arguments.seeds for way in WAYS]
     todo = [one for one in wanted if one not in records]
-    context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
-    with Bars(Console(stderr=True)) as bars, ProcessPoolExecutor(arguments.jobs, context) as pool:
-        bars.show("audits", len(todo), 0, "", unit="audits")
-        for number, record in enumerate(pool.map(partial(one, arguments), todo)):
-            records[todo[number]] = record
-            state = f"{record['noise']}, seed {record['seed']}, {record['way']}"
-            bars.show("audits", len(todo), number + 1, state, unit="audits")
+    for record in side_by_side(partial(one, arguments), todo, arguments.jobs, "audits", in_words):
+        records[record["noise"], record["seed"], record["way"]] = record
     result = {
         "command": command,
         "seeds": arguments.seeds,
@@ -106,6 +90,11 @@ def measured(path: Path, command: str, jobs: int) -> dict[tuple[str, int, str], 
     if (result["command"], result["jobs"]) != (command, jobs):
         return {}
     return {(record["noise"], record["seed"], record["way"]): record for record in result["runs"]}
+
+
+def in_words(record: dict[str, Any]) -> str:
+    """Return which audit a record is of."""
+    return f"{record['noise']}, seed {record['seed']}, {record['way']}"
 
 
 def one(asked: argparse.Namespace, todo: tuple[str, int, str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from shared import RESULTS, parser_of
 
 from labeltrace.bench.environment import environment, write_result
 from labeltrace.diagnostics.figures import Drawn
@@ -38,7 +39,6 @@ from labeltrace.files import write_atomically
 from labeltrace.progress import Bars
 from labeltrace.runs import figures, run
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 STAGES = ("layer1", "layer2", "layer3", "layer4")
 POOLINGS = ("gap", "flatten")
 RATES = {"depth": [0.2, 0.5, 0.8], "strata": [0.5]}
@@ -84,7 +84,7 @@ class Snapshots(Bars):
 
 def main() -> None:
     """Train what is missing, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=["depth", "strata"])
     parser.add_argument("data", help="dataset by name")
     parser.add_argument("--root", type=Path)

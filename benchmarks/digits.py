@@ -7,7 +7,6 @@ seed all methods train on the same labels.
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import statistics
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from shared import RESULTS, parser_of
 
 import labeltrace
 from labeltrace.data import load_noise
@@ -29,7 +29,6 @@ from labeltrace.runs import figures
 
 SEEDS = (0, 42, 1027)
 RATE = 0.4
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
     "best": "test, best epoch",
@@ -41,7 +40,7 @@ COLUMNS = {
 
 def main() -> None:
     """Run the grid and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark-digits"), help="folder of the runs")
     arguments = parser.parse_args()

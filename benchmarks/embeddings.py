@@ -19,6 +19,7 @@ import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from rich.console import Console
+from shared import RESULTS, parser_of
 from sklearn.metrics import average_precision_score
 
 from labeltrace.audit import detection
@@ -28,14 +29,13 @@ from labeltrace.engine import RunFolder, load_config
 from labeltrace.features import audit_features
 from labeltrace.progress import Bars
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 CHUNK = 65_536
 LATENT = 16  # dimensions in which the classes differ
 
 
 def main() -> None:
     """Make the data, audit it, write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dimensions", type=int, default=128)
     parser.add_argument("--classes", type=int, default=10)

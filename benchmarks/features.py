@@ -8,17 +8,15 @@ average precision of the queue and by the share of suggestions that are right.
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
+from shared import RESULTS, side_by_side
 from sklearn import datasets
 
 from labeltrace.audit import measure
@@ -26,7 +24,6 @@ from labeltrace.bench.environment import environment, write_result
 from labeltrace.data import add_noise, from_arrays
 from labeltrace.engine import RunConfig
 from labeltrace.features import feature_recipe
-from labeltrace.progress import Bars
 from labeltrace.runs import run
 
 SEEDS, RATES = (0, 42, 1027), (0.2, 0.4)
@@ -53,14 +50,10 @@ def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def main() -> None:
     """Run every recipe on every set and write what came out."""
     todo = [(s, rate, seed, recipe) for s in sets() for rate in RATES for seed in SEEDS for recipe in RECIPES]
-    records = []
-    with Bars(Console(stderr=True)) as bars, ProcessPoolExecutor(os.cpu_count(), initializer=quiet) as pool:
-        for number, record in enumerate(pool.map(one, todo)):
-            records.append(record)
-            bars.show("recipes", len(todo), number + 1, f"{record['set']} {record['recipe']}", unit="runs")
+    records = list(side_by_side(one, todo, None, "runs", lambda r: f"{r['set']} {r['recipe']}", quiet))
     write_result(
         {"command": "python benchmarks/features.py", "runs": records, "environment": environment()},
-        Path("results/features.json"),
+        RESULTS / "features.json",
     )
     for held_out in (True, False):
         print("sets not looked at before" if held_out else "sets the recipe was set on")

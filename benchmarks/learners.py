@@ -8,13 +8,13 @@ all runs train on the same labels. A second call goes on where the first was sto
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
 from pathlib import Path
 
 from rich.console import Console
+from shared import RESULTS, add_run_flags, command_of, parser_of
 
 from labeltrace.bench.environment import environment
 from labeltrace.data import load_noise
@@ -24,7 +24,6 @@ from labeltrace.learners import learners
 from labeltrace.progress import Bars
 from labeltrace.runs import figures
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
     "best": "best epoch",
@@ -36,15 +35,11 @@ COLUMNS = {
 
 def main() -> None:
     """Run the grid and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("data", help="dataset by name, or a path")
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--subset", type=int)
-    parser.add_argument("--model")
-    parser.add_argument("--epochs", type=int)
+    add_run_flags(parser)
     parser.add_argument("--noise", default="symmetric")
     parser.add_argument("--rate", type=float, default=0.4)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
     parser.add_argument("--learners", nargs="+", default=list(learners), choices=list(learners))
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--name", help="of the results (default: that of the data)")
@@ -62,10 +57,7 @@ def main() -> None:
     with Bars(Console()) as bars:
         run_all(configs, out, bars, arguments.jobs, resume=True)
     record = {
-        "command": " ".join(
-            ["python benchmarks/learners.py", arguments.data]
-            + [f"--{key} {shared[key]}" for key in ("subset", "model", "epochs", "noise", "rate") if shared[key]]
-        ),
+        "command": command_of("learners.py", arguments.data, arguments, ("subset", "model", "epochs", "noise", "rate")),
         "noise": f"{arguments.noise}, rate {arguments.rate}",
         "seeds": arguments.seeds,
         "seconds": round(time.perf_counter() - started),
@@ -97,7 +89,7 @@ def row(name: str, seed: int, folder: Path) -> dict[str, object]:
     run = RunFolder(folder)
     config, metrics = load_config(run.config, {}), run.read_metrics()
     noise = load_noise(run.noise)[1]
-    where = json.loads(run.environment.read_text(encoding="utf-8"))
+    where = run.read_environment()
     return {
         "run": name,
         "seed": seed,

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import multiprocessing
-import os
 import statistics
 from collections import deque
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from rich.console import Console
+from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side
 
 from labeltrace.audit import average_precision, read_samples
 from labeltrace.audit.decisions import TRUST_LABEL, decide
@@ -36,11 +33,9 @@ from labeltrace.bench.environment import environment, write_result
 from labeltrace.data.noise.transitions import Transitions
 from labeltrace.engine import RunConfig, RunFolder, Trained
 from labeltrace.engine.signals import auroc
-from labeltrace.progress import Bars
 from labeltrace.runs import run
 
 engine = importlib.import_module("labeltrace.engine.train")  # the package gives its function this name
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 NOISES = {"symmetric": 0.4, "asymmetric": 0.4, "pair": 0.3, "instance": 0.4}
 LAST = 5  # epochs whose posteriors are averaged
 BY = ("reliability", "posterior", "probability", "transition")  # scores that a label may be trusted by
@@ -48,13 +43,13 @@ SURE = (0.8, 0.9, 0.95)  # confidence from which a suggestion is taken
 
 
 class Watched(engine.Training):  # type: ignore[misc, name-defined]
-    """A run that also keeps each network's posteriors of the last epochs, in posteriors.npy [epochs, networks, N]."""
+    """A run that also keeps each network's posteriors of the last epochs, [epochs, networks, N]."""
 
     def train(self, resume: bool) -> Trained:
         """Train, then write what was kept."""
         self.kept: deque[np.ndarray] = deque(maxlen=LAST)
         trained = super().train(resume)
-        np.save(self.folder.path / "posteriors.npy", np.stack(self.kept))
+        np.save(kept_in(self.folder.path), np.stack(self.kept))
         return trained
 
     def epoch(self, epoch: int) -> dict[str, Any]:
@@ -67,23 +62,17 @@ class Watched(engine.Training):  # type: ignore[misc, name-defined]
 
 def main() -> None:
     """Compare the rankings and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("name", help="dataset by name")
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--subset", type=int)
-    parser.add_argument("--model")
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
+    add_run_flags(parser)
     parser.add_argument("--human", help="the same images with people's labels, a dataset by name")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time (default: one per core)")
+    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result")
     asked = parser.parse_args()
     rows = [row(path) for path in trained(asked)]
     mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in rows[0]["auroc"]}
-    words = [f"--{n} {getattr(asked, n)}" for n in ("subset", "epochs", "model", "human") if getattr(asked, n)]
-    words.append(f"--seeds {' '.join(map(str, asked.seeds))}")
     record = {
-        "command": " ".join(["python benchmarks/ranking.py", asked.name, *words]),
+        "command": command_of("ranking.py", asked.name, asked, ("subset", "epochs", "model", "human", "seeds")),
         "default": DEFAULT,
         "best": max(mean, key=lambda name: mean[name]),
         "mean_average_precision": mean,
@@ -111,21 +100,22 @@ def trained(asked: argparse.Namespace) -> list[Path]:
         for name, change in changes.items()
         for seed in asked.seeds
     }
-    context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
-    with Bars(Console(stderr=True)) as bars, ProcessPoolExecutor(asked.jobs, context) as pool:
-        bars.show("runs", len(todo), 0, "", unit="runs")
-        for number, name in enumerate(pool.map(one, todo, todo.values())):
-            bars.show("runs", len(todo), number + 1, name, unit="runs")
-    return list(todo)
+    return list(side_by_side(one, list(todo.items()), asked.jobs, "runs", lambda folder: folder.name))
 
 
-def one(folder: Path, config: dict[str, Any]) -> str:
-    """Train a run unless it is there."""
-    if not (RunFolder(folder).samples.exists() and (folder / "posteriors.npy").exists()):
+def one(todo: tuple[Path, dict[str, Any]]) -> Path:
+    """Train a run unless it is there; return its folder."""
+    folder, config = todo
+    if not (RunFolder(folder).samples.exists() and kept_in(folder).exists()):
         torch.set_num_threads(1)
         engine.Training = Watched
         run(RunConfig.model_validate(config), folder, overwrite=True)
-    return folder.name
+    return folder
+
+
+def kept_in(folder: Path) -> Path:
+    """Return the file beside a run's folder that holds its posteriors."""
+    return folder.with_name(f"{folder.name}.npy")
 
 
 def row(path: Path) -> dict:
@@ -134,7 +124,7 @@ def row(path: Path) -> dict:
     truth, observed = values(table, "truth"), values(table, "observed")
     known = truth >= 0
     wrong = (truth != observed)[known]
-    posteriors = np.load(path / "posteriors.npy")
+    posteriors = np.load(kept_in(path))
     scores = {name: rankings[name](table)[known] for name in rankings}
     scores |= {f"posterior of network {'AB'[m]}": 1 - p[known] for m, p in enumerate(posteriors[-1])}
     scores[f"posterior, mean of {LAST} epochs"] = 1 - posteriors.mean((0, 1))[known]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from shared import RESULTS
 
 from labeltrace.audit import read_samples
 from labeltrace.bench.environment import environment, write_result
@@ -22,7 +23,6 @@ from labeltrace.learners import learners
 from labeltrace.progress import Bars
 from labeltrace.runs import figures
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 WORDS = ["--no-flip", "--epochs", "10", "--device", "cpu"]
 WAYS = {
     "one process": (["-m"], 0),

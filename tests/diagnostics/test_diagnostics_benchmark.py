@@ -14,7 +14,8 @@ PATH = Path(__file__).parents[2] / "benchmarks" / "diagnostics.py"
 
 
 @pytest.fixture
-def benchmark():
+def benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(PATH.parent)  # as when the script itself is started
     spec = importlib.util.spec_from_file_location("benchmark_of_diagnostics", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

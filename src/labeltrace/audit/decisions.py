@@ -6,31 +6,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from labeltrace.errors import InputError
-
 KEEP, RELABEL, REVIEW = "keep", "relabel", "review"
 DECISIONS = (KEEP, RELABEL, REVIEW)
 
 TRUST_LABEL = 0.5  # reliability from which the label stands: more likely right than wrong
 TRUST_SUGGESTION = 0.9  # confidence from which a replacement is taken: the high-confidence mark of the diagnostics
-
-
-def thresholds(trust_label: float | None, trust_suggestion: float | None) -> tuple[float, float] | None:
-    """Return both thresholds, the usual one for the other where one is given; None where none is.
-
-    Raises:
-        InputError: one that no reliability can be held against.
-
-    >>> thresholds(None, 0.8), thresholds(None, None)
-    ((0.5, 0.8), None)
-    """
-    for flag, value in (("--trust-label", trust_label), ("--trust-suggestion", trust_suggestion)):
-        if value is not None and not value >= 0:
-            raise InputError(f"{flag} {value:g}: expected a number from 0 to 1 (more than 1: never trusted)")
-    if trust_label is None and trust_suggestion is None:
-        return None
-    label = TRUST_LABEL if trust_label is None else trust_label
-    return label, TRUST_SUGGESTION if trust_suggestion is None else trust_suggestion
 
 
 def decide(

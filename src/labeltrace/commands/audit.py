@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.trust import TrustLabel, TrustSuggestion, as_flags, thresholds
 from labeltrace.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -60,12 +61,8 @@ def audit(
     decision: Annotated[str | None, typer.Option(help="Only keep, relabel or review.")] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Only samples labelled as this class.")] = None,
     limit: Annotated[int | None, typer.Option(help="Rows of the queue (default: all; 10 are printed).")] = None,
-    trust_label: Annotated[
-        float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.5).")
-    ] = None,
-    trust_suggestion: Annotated[
-        float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")
-    ] = None,
+    trust_label: TrustLabel = None,
+    trust_suggestion: TrustSuggestion = None,
     checked: Annotated[
         Path | None,
         typer.Option(help="Choose both thresholds from samples you have checked: a table with columns id, correct."),
@@ -97,7 +94,7 @@ def audit(
     """
     from labeltrace.audit import cleanlab_view, measure, read_samples
     from labeltrace.audit.checked import thresholds_from
-    from labeltrace.audit.decisions import DECISIONS, thresholds
+    from labeltrace.audit.decisions import DECISIONS
     from labeltrace.audit.diff import label_diff
     from labeltrace.audit.estimate import estimate_noise
     from labeltrace.audit.export import check_file, queue, write_table
@@ -293,10 +290,7 @@ def _chosen_lines(chosen: Chosen) -> list[str]:
     from labeltrace.audit.thresholds import needed
 
     wanted = f"{100 * chosen.wanted:g} %"
-    lines = [
-        f"chosen from the checked samples: --trust-label {chosen.trust_label:.9g} "
-        f"--trust-suggestion {chosen.trust_suggestion:.9g}"
-    ]
+    lines = [f"chosen from the checked samples: {as_flags((chosen.trust_label, chosen.trust_suggestion))}"]
     for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep)):
         low, high = share.interval
         right = f"{share.right:,} of {share.count:,} right ({_figure(share.precision)})"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.trust import TrustLabel, TrustSuggestion, as_flags, thresholds
 from labeltrace.errors import InputError
 
 
@@ -19,12 +20,8 @@ def review(
     only_reviewed: Annotated[
         bool, typer.Option("--only-reviewed", help="With --export: leave out what only the run has decided.")
     ] = False,
-    trust_label: Annotated[
-        float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.5).")
-    ] = None,
-    trust_suggestion: Annotated[
-        float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")
-    ] = None,
+    trust_label: TrustLabel = None,
+    trust_suggestion: TrustSuggestion = None,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset now, where it has moved.")] = None,
     port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
     host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
@@ -40,8 +37,6 @@ def review(
 
     Example: labeltrace review runs/photos --export labels.diff.csv
     """
-    from labeltrace.audit.decisions import thresholds
-
     trust = thresholds(trust_label, trust_suggestion)
     if export is not None:
         _export(run, export, only_reviewed, trust, as_json)
@@ -72,7 +67,7 @@ def review(
             threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()  # it may not return
 
     server.serve(ready)
-    flags = "" if trust is None else f" --trust-label {trust[0]:.9g} --trust-suggestion {trust[1]:.9g}"
+    flags = "" if trust is None else f" {as_flags(trust)}"
     talk.print(f"ended; labeltrace review {run}{flags} --export labels.diff.csv writes the decisions", soft_wrap=True)
 
 

@@ -121,6 +121,10 @@ class RunFolder:
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)  # also for workers, who were born with the file open
 
+    def read_environment(self) -> dict[str, Any]:
+        """Return what the run wrote at its start: versions, device, hashes of its data."""
+        return dict(json.loads(self.environment.read_text(encoding="utf-8")))
+
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add one epoch's line."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -73,7 +73,7 @@ def check_data(folder: RunFolder, plan: Plan) -> None:
     Raises:
         InputError: other labels, classes or samples.
     """
-    environment = json.loads(folder.environment.read_text(encoding="utf-8"))
+    environment = folder.read_environment()
     began, now = environment["labels_sha256"], label_hash(plan.dataset.train.labels)
     if began != now:
         raise InputError(

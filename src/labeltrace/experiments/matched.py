@@ -69,7 +69,7 @@ def compare(base: Path, other: Path) -> Pair:
         chosen = mask & known
         right = [(run.column("suggested") == one.truth)[chosen].double().mean().item() for run in (one, two)]
         found[name] = {"n": int(chosen.sum()), "base": right[0], "other": right[1]}
-    made = json.loads(one.folder.environment.read_text(encoding="utf-8"))["noise"]
+    made = one.folder.read_environment()["noise"]
     where = {"data": two.config.data, "learner": two.config.learner, "trace": two.config.trace}
     noise = None if made is None else {"kind": made["kind"], "nominal": made["nominal"]}
     size = {"epochs": two.config.epochs, "seed": two.config.seed}
@@ -97,7 +97,7 @@ def write_pairs(path: Path, pairs: Sequence[Pair]) -> int:
 
 
 def _labels(folder: Path) -> str:
-    return str(json.loads(RunFolder(folder).environment.read_text(encoding="utf-8"))["labels_sha256"])
+    return str(RunFolder(folder).read_environment()["labels_sha256"])
 
 
 def _id(folder: Path) -> str:

@@ -55,7 +55,7 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
     if not run.samples.exists():
         raise InputError(f"{folder}: the run has not finished (no samples.parquet)")
     config = load_config(run.config, {})
-    metrics, where = run.read_metrics(), json.loads(run.environment.read_text(encoding="utf-8"))
+    metrics, where = run.read_metrics(), run.read_environment()
     made = where["noise"]
     filled = serves(config, noise_made(made), cells)
     if not filled:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -224,7 +223,7 @@ def _facts(run: Run, history: list[dict[str, Any]]) -> dict[str, str]:
     """What was run, as people ask for it; what is not known is left out."""
     config = run.config
     try:
-        environment = json.loads(run.folder.environment.read_text(encoding="utf-8"))
+        environment = run.folder.read_environment()
     except (OSError, ValueError):
         environment = {}
     classes = len(run.classes)
