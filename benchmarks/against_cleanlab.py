@@ -68,18 +68,18 @@ def main() -> None:
     todo = [one for one in wanted if one not in records]
     for record in side_by_side(partial(one, arguments), todo, arguments.jobs, "audits", in_words):
         records[record["noise"], record["seed"], record["way"]] = record
-    result = {
-        "command": command,
-        "seeds": arguments.seeds,
-        "samples": records[wanted[0]]["samples"],
-        "jobs": arguments.jobs,
-        "versions": {"cleanlab": _version("cleanlab")},
-        "runs": [records[one] for one in wanted],
-        "environment": environment(),
-    }
-    write_result(result, stem.with_suffix(".json"))
-    stem.with_suffix(".md").write_text(page(result), encoding="utf-8")
-    print(page(result))
+        result = {
+            "command": command,
+            "seeds": arguments.seeds,
+            "samples": record["samples"],
+            "jobs": arguments.jobs,
+            "versions": {"cleanlab": _version("cleanlab")},
+            "runs": [records[one] for one in wanted if one in records],
+            "environment": environment(),
+        }
+        write_result(result, stem.with_suffix(".json"))
+        stem.with_suffix(".md").write_text(page(result), encoding="utf-8")
+    print(stem.with_suffix(".md").read_text(encoding="utf-8"))
 
 
 def measured(path: Path, command: str, jobs: int) -> dict[tuple[str, int, str], dict[str, Any]]:

@@ -107,27 +107,48 @@ def bench_epoch(
 
 
 def host_waits(run: Training, epoch: int) -> int:
-    """Return how often the host waited for the device between the first and the last replay of a phase, by profile."""
-    from torch.profiler import ProfilerActivity, profile
-
+    """Return how often the host waited for the device between the replays that begin each phase, by profile."""
     found = 0
-    train = run.loop.train
+    train, reporter = run.loop.train, run.loop.reporter
 
     def watched(*arguments: Any, **options: Any) -> None:
         nonlocal found
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-            train(*arguments, **options)
-        calls = [(event.time_range.start, event.name) for event in seen.events()]
-        replays = [start for start, name in calls if name == "cudaGraphLaunch"]
-        if replays:
-            found += sum(name in WAITS and min(replays) < start < max(replays) for start, name in calls)
+        run.loop.reporter = watch = _Watch()
+        train(*arguments, **options)
+        found += watch.waits()
 
     run.loop.train = watched  # type: ignore[method-assign]
     try:
         run.epoch(epoch)
     finally:
         run.loop.train = train  # type: ignore[method-assign]
+        run.loop.reporter = reporter
     return found
+
+
+class _Watch(Reporter):
+    """Profiles the first steps of a phase; all of them would be millions of kernels to go through."""
+
+    STEPS = 10
+
+    def __init__(self) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        self.profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+        self.steps = 0
+        self.profile.start()
+
+    def step(self, label: str, fraction: float, loss: Callable[[], float]) -> None:
+        self.steps += 1
+        if self.steps == self.STEPS:
+            self.profile.stop()
+
+    def waits(self) -> int:
+        if self.steps < self.STEPS:
+            self.profile.stop()
+        calls = [(event.time_range.start, event.name) for event in self.profile.events() or ()]
+        replays = sorted(start for start, name in calls if name == "cudaGraphLaunch")
+        return sum(name in WAITS and replays[0] < start < replays[-1] for start, name in calls) if replays else 0
 
 
 def step_flops(config: RunConfig, dataset: Dataset) -> float:
