@@ -26,6 +26,8 @@ from typing import Any
 from rich.console import Console
 from shared import RESULTS, parser_of
 
+from labeltrace.audit import read_samples
+from labeltrace.audit.samples import values
 from labeltrace.bench.environment import environment, write_result
 from labeltrace.diagnostics.figures import Drawn
 from labeltrace.diagnostics.figures.depth import depth_panels
@@ -50,6 +52,7 @@ DEPTH = {
     "probe_accuracy": "probe, %",
     "fisher_ratio": "Fisher ratio",
 }
+AFTER = {"test_accuracy": "test accuracy", "learned_wrong": "wrong labels that the network gives back"}
 #: what the paper prints for ResNet-18
 PAPER = {
     "cifar10": "gradient sensitivity of layer1 1.57 (20 %) → 2.05 (80 %), of layer4 1.83 → 3.83; flip rate at 50 % "
@@ -111,7 +114,7 @@ def main() -> None:
         "epochs": asked.epochs,
         "seed": asked.seed,
         "rows": [row for notes in measured.values() for rows in notes["rows"].values() for row in rows],
-        "test_accuracy": {f"{rate:g}": notes["test_accuracy"] for rate, notes in measured.items()},
+        "after": {f"{rate:g}": {name: notes[name] for name in AFTER} for rate, notes in measured.items()},
         "environment": first["environment"],
     }
     draw(result, asked.results / "diagnostics")
@@ -158,10 +161,11 @@ def measured_run(
     path = asked.out / f"{folder.name}.json"
     notes = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": {}}
     missing = [name for name in wanted if name not in notes["rows"]]
-    if missing or "test_accuracy" not in notes:
+    if missing or "learned_wrong" not in notes:
         shared = {"data": asked.data, "root": asked.root, "model": asked.model, "epochs": asked.epochs}
         trained({**shared, "seed": asked.seed, "noise": "symmetric", "rate": rate, **config}, folder, at)
-        notes |= {"test_accuracy": figures(folder)["last"], "environment": environment()}
+        notes |= {"test_accuracy": figures(folder)["last"], "learned_wrong": learned_wrong(folder)}
+        notes.setdefault("environment", environment())
         write_result(notes, path)
         for name in missing:
             notes["rows"][name] = measure(folder, name)
@@ -179,6 +183,14 @@ def trained(config: dict[str, Any], folder: Path, at: list[int]) -> None:
     resume = saved > 0 and all(_snapshot(folder, epoch).exists() for epoch in at if epoch < saved)
     with Snapshots(Console(stderr=True), folder, at) as bars:
         run(RunConfig.model_validate(config), folder, resume=resume, overwrite=not resume, reporter=bars)
+
+
+def learned_wrong(folder: Path) -> float:
+    """Return the share of wrong labels that the network gives back after the last epoch."""
+    table = read_samples(folder)
+    observed = values(table, "observed")
+    wrong = observed != values(table, "truth")
+    return float((values(table, "suggested") == observed)[wrong].mean())
 
 
 def draw(result: dict[str, Any], out: Path) -> None:
@@ -226,17 +238,19 @@ def page(results: Path) -> str:
             f"## {result['what']}: {result['data']}",
             "",
             f"`{result['command']}` on {where['date']}: {result['epochs']} epochs, seed {result['seed']}, "
-            f"{where['device']}, torch {where['torch']}, revision {where['revision']}.",
+            f"{where['device']}, torch {where['torch']}.",
             "",
             f"The paper: {PAPER.get(result['data'], '–')}.",
             "",
             *(depth_lines(result) if result["what"] == "depth" else strata_lines(result)),
         ]
-        accuracy = ", ".join(
-            f"{100 * value:.1f} % at {100 * float(rate):g} % wrong" for rate, value in result["test_accuracy"].items()
-        )
-        pictures = [f"![{name}](diagnostics/{name}.png)" for name in parts(result)]
-        lines += [f"Test accuracy after the last epoch: {accuracy}.", "", *pictures, ""]
+        lines += ["After the last epoch:", ""]
+        for name, words in AFTER.items():
+            shares = (
+                f"{100 * after[name]:.1f} % ({100 * float(rate):g} % wrong)" for rate, after in result["after"].items()
+            )
+            lines.append(f"- {words}: {', '.join(shares)}")
+        lines += ["", *(f"![{name}](diagnostics/{name}.png)" for name in parts(result)), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
