@@ -6,7 +6,7 @@ import torch
 from labeltrace.bench import gpu
 from labeltrace.cli import _main
 
-small = {"model": "small_cnn", "device": "cpu"}
+small = ("small_cnn", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_half_of_the_labels_are_wrong_and_the_classes_can_be_told_apart():
 
 
 def test_a_record_tells_the_steps_and_the_batch(data):
-    record = gpu.bench_epoch("cross_entropy", None, "plain", data, 1, **small)
+    record = gpu.bench_epoch(gpu.config_of("cross_entropy", None, "plain", *small), data, 1)
     assert record["samples"] == 256 and record["seconds"] > 0
     assert record["steps"] * record["batch_size"] >= 256
     assert not record["captured"] and record["waits"] is None
@@ -51,5 +51,6 @@ def test_an_unknown_way_is_refused(capsys):
 
 @pytest.mark.gpu
 def test_captured_steps_do_not_wait_for_the_device():
-    record = gpu.bench_epoch("rolr", "trace", "captured", gpu.pictures(4000, 200), 1, model="small_cnn")
+    config = gpu.config_of("rolr", "trace", "captured", "small_cnn")
+    record = gpu.bench_epoch(config, gpu.pictures(8000, 200), 1)
     assert record["captured"] and record["waits"] == 0

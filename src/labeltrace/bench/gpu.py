@@ -25,18 +25,17 @@ from labeltrace.engine.train import Training
 from labeltrace.errors import InputError
 from labeltrace.learners import learners
 
-#: way → (how the steps run, epochs after the warm-up that do not count, of those that count at most so many)
-WAYS: dict[str, tuple[dict[str, bool], int, int]] = {
-    "plain": ({"capture": False, "compile": False}, 0, 1),
-    "captured": ({"capture": True, "compile": False}, 1, 9),
-    "compiled": ({"capture": True, "compile": True}, 1, 9),
+WAYS = {  # how the steps run, the slowest first; of plain epochs only one counts
+    "plain": {"capture": False, "compile": False},
+    "captured": {"capture": True, "compile": False},
+    "compiled": {"capture": True, "compile": True},
 }
 SAMPLES, TESTS = 50_000, 10_000
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
 def bench_gpu(names: Sequence[str], ways: Sequence[str], repeats: int, samples: int, note: Note) -> dict[str, Any]:
-    """Measure an epoch of each learner, as published and with TRACE, in every way.
+    """Measure an epoch of each learner as published, in every way, and with TRACE in the last of them.
 
     Args:
         names: of learners.
@@ -52,32 +51,33 @@ def bench_gpu(names: Sequence[str], ways: Sequence[str], repeats: int, samples: 
     if not torch.cuda.is_available():
         raise InputError("bench gpu: torch finds no CUDA device here; see labeltrace bench cpu")
     dataset = pictures(samples, min(samples, TESTS))
-    todo = [(run, way) for name in names for run in _runs(name) for way in ways]
-    records = []
+    todo = [(run, way) for name in names for run in _runs(name) for way in (ways[-1:] if "trace" in run else ways)]
+    records: list[dict[str, Any]] = []
+    flops: dict[str, float] = {}  # they are those of the run, whatever the way
     for place, ((learner, controller), way) in enumerate(todo):
         about = learner + ("+trace" if controller == "trace" else "")
         note(place, len(todo), f"{about}, {way}")
-        records.append({"run": about, "way": way, **bench_epoch(learner, controller, way, dataset, repeats)})
+        config = config_of(learner, controller, way)
+        record = {"run": about, "way": way, **bench_epoch(config, dataset, repeats)}
+        flops[about] = flops.get(about) or step_flops(config, dataset)
+        records.append({**record, "step_flops": flops[about]})
     note(len(todo), len(todo), "done")
     return {"epochs": records, "ceilings": ceilings(), "threads": torch.get_num_threads()}
 
 
-def bench_epoch(
-    learner: str,
-    controller: str | None,
-    way: str,
-    dataset: Dataset,
-    repeats: int,
-    *,
-    model: str = "resnet18",
-    device: str = "auto",
-) -> dict[str, Any]:
-    """Return what an epoch of one run takes, and what happens in it."""
-    switches, settling, most = WAYS[way]
+def config_of(
+    learner: str, controller: str | None, way: str, model: str = "resnet18", device: str = "auto"
+) -> RunConfig:
+    """Return the config of a run that is past its warm-up after one epoch."""
     values: dict[str, Any] = {"learner": learner, "controller": controller, "model": model, "device": device}
-    values |= {"settings": {} if learner == "cross_entropy" else {"warmup": 1}, **switches}
+    values |= {"settings": {} if learner == "cross_entropy" else {"warmup": 1}, **WAYS[way]}
     values |= {"trace": {"start": 0, "ramp": 1}} if controller == "trace" else {}
-    config = RunConfig.model_validate(values)
+    return RunConfig.model_validate(values)
+
+
+def bench_epoch(config: RunConfig, dataset: Dataset, repeats: int) -> dict[str, Any]:
+    """Return what an epoch of one run takes, and what happens in it."""
+    settling = int(config.capture)  # the first epoch after the warm-up records and compiles
     with _training(config, dataset) as run:
         cuda = run.fabric.device.type == "cuda"
         if cuda:
@@ -86,9 +86,9 @@ def bench_epoch(
         for epoch in range(1 + settling):
             run.epoch(epoch)
         ready = time.perf_counter() - began
-        epochs = [run.epoch(1 + settling + number) for number in range(min(repeats, most))]
+        epochs = [run.epoch(1 + settling + number) for number in range(repeats if config.capture else 1)]
         scoring = median(_scoring(run) for _ in range(repeats))
-        networks = learners[learner].networks_needed
+        networks = learners[config.learner].networks_needed
         seconds = [record["seconds"] for record in epochs]
         return {
             "batch_size": run.plan.settings.batch_size,
@@ -99,8 +99,7 @@ def bench_epoch(
             "scoring_seconds": scoring,
             "scored_images_per_second": networks * len(dataset.train) / scoring,
             "captured": run.loop.recorder.active,
-            "waits": host_waits(run, 1 + settling + len(epochs)) if cuda and switches["capture"] else None,
-            "step_flops": step_flops(config, dataset),
+            "waits": host_waits(run, 1 + settling + len(epochs)) if cuda and config.capture else None,
             "seconds_before": round(ready, 1),
             "peak_bytes": torch.cuda.max_memory_allocated() if cuda else None,
         }
