@@ -1,12 +1,15 @@
-"""Small problems and runs that many tests share."""
+"""Small problems, runs, learners and stand-ins that many tests share."""
 
 import numpy as np
 import torch
 
 from labeltrace.data import add_noise, from_arrays
 from labeltrace.data.draws import Draws
+from labeltrace.data.views import FeatureViews
 from labeltrace.engine import RunConfig
 from labeltrace.learners.base import Batch
+from labeltrace.models import build_model
+from labeltrace.scoring import SampleMemory
 
 
 def blobs(count=96, classes=3, features=6, spread=0.4, seed=0, noise=0.25):
@@ -46,6 +49,74 @@ def batch(index, inputs, observed, beside=None, progress=0.0, seed=0):
     """A batch as the engine would make it."""
     draws, once = Draws.at(index, seed), Draws.at(torch.zeros(1, dtype=torch.int64), seed, 1)
     return Batch(index, inputs, observed, draws, once, torch.tensor(progress), beside)
+
+
+def random_batch(size=8, seed=0, *, first=0, classes=3, beside=None, progress=0.0, draws=0):
+    """Samples of four features and random labels, numbered from `first`; `draws` seeds the batch's own randomness."""
+    g = torch.Generator().manual_seed(seed)
+    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(classes, (size,), generator=g)
+    return batch(torch.arange(first, first + size), inputs, observed, beside, progress, draws)
+
+
+def learner(kind, controller=None, *, size=20, classes=3, networks=None, **settings):
+    """A learner of a class `kind` for `size` samples of four features, over the same small networks each time."""
+    settings = kind.settings_type(**{"batch_size": 8, **settings})
+    torch.manual_seed(0)
+    if networks is None:
+        bodies = (build_model("mlp", num_classes=classes, input_shape=(4,)) for _ in range(kind.networks_needed))
+        networks = [kind.extend(settings, body, torch.zeros(2, 4)) for body in bodies]
+    memory = SampleMemory(size, kind.fields(settings, classes))
+    return kind(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
+
+
+def watch(learner):
+    """Let a learner's controller keep what it is given and what it answers: pairs in the list returned."""
+    seen = []
+
+    class Watched(type(learner.controller)):
+        def __call__(self, evidence):
+            seen.append((evidence, super().__call__(evidence)))
+            return seen[-1][1]
+
+    learner.controller.__class__ = Watched
+    return seen
+
+
+class Loop:
+    """In place of the engine's loop: remembers what it was asked, and steps through given batches without descending.
+
+    Args:
+        batches: what every pass walks.
+        scores: what a scoring pass finds.
+        labels: observed classes; those of 20 samples unless told.
+        some: the samples that an epoch is about; all unless told.
+    """
+
+    def __init__(self, *batches, scores=None, labels=None, some=None):
+        self.batches, self.scores = batches, scores
+        self.labels = torch.arange(20) % 3 if labels is None else labels
+        self.some = torch.arange(len(self.labels)) if some is None else some
+        self.calls, self.outcomes, self.views, self.restarts, self.notes = [], [], [], [], []
+
+    def train(self, step, *, members, batch_size, label, passes=1, **more):
+        assert not (self.batches and more)  # the batches are all there is to walk
+        asked = {"members": members, "batch_size": batch_size, "label": label, "passes": passes}
+        self.calls.append(asked | more)
+        self.outcomes += [step(b) for _ in range(passes) for b in self.batches]
+
+    def score(self, view="plain"):
+        assert self.scores is not None, "scores were asked for, none were given"
+        self.views.append(view)
+        return self.scores
+
+    def chosen(self):
+        return self.some
+
+    def restart(self, number):
+        self.restarts.append(number)
+
+    def note(self, message):
+        self.notes.append(message)
 
 
 def weights(trained):

@@ -1,6 +1,7 @@
 """ANNE: the unit facts of its page (part 10), the step written out, TRACE's attachment, odd epochs."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import toy
 from labeltrace import Coupled, Trace
 from labeltrace.data import from_arrays
 from labeltrace.data.draws import Draws
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners.anne import ANNE, ANNESettings
 from labeltrace.learners.balanced import balanced_repeats
@@ -19,26 +19,14 @@ from labeltrace.learners.heads import Headed, RowNorm, feature_consistency
 from labeltrace.learners.mixing import permutation
 from labeltrace.learners.settings import resolve
 from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 from labeltrace.scoring.fine import fine_posterior
 from labeltrace.scoring.otsu import groups, otsu
 
 CONFIDENCES = torch.tensor([0.1005, 0.1505, 0.2005, 0.2505, 0.3005, 0.7005, 0.8005, 0.9005, 0.9505, 0.9905])
 
-
-def make(controller=None, size=20, classes=3, **settings):
-    settings = ANNESettings(**{"batch_size": 6, "head_hidden": 8, "head_width": 5, **settings})
-    torch.manual_seed(0)
-    network = ANNE.extend(settings, build_model("mlp", num_classes=classes, input_shape=(4,)), torch.zeros(2, 4))
-    memory = SampleMemory(size, ANNE.fields(settings, classes))
-    views = FeatureViews((0.0,) * 4, (1.0,) * 4)
-    return ANNE(settings, [network], views, classes, memory, controller)
-
-
-def batch(size=6, seed=0, first=0, beside=None):
-    g = torch.Generator().manual_seed(seed)
-    index = torch.arange(first, first + size)
-    return toy.batch(index, torch.randn(size, 4, generator=g), torch.randint(3, (size,), generator=g), beside)
+make = partial(toy.learner, ANNE, batch_size=6, head_hidden=8, head_width=5)
+batch = partial(toy.random_batch, 6)
 
 
 def scores(probabilities, embedding, loss=None):
@@ -58,23 +46,6 @@ def gathered(classes=3, each=40, noise=0.3, seed=0):
     sharpness = torch.tensor(rng.choice([0.5, 4.0], (len(truth), 1)))
     probabilities = F.one_hot(truth, classes) * sharpness + torch.tensor(0.2 * rng.normal(size=(len(truth), classes)))
     return probabilities.softmax(1).float(), embedding, (truth + wrong) % classes, truth, wrong
-
-
-class Recorder:
-    """A loop that trains nothing and says what it was asked for."""
-
-    def __init__(self, given, labels):
-        self.given, self.labels, self.calls, self.notes = given, labels, [], []
-
-    def score(self, view="plain"):
-        self.view = view
-        return self.given
-
-    def train(self, step, **asked):
-        self.calls.append(asked)
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 def test_fact_1_otsu():
@@ -211,13 +182,13 @@ def test_selection_finds_wrong_labels(simple):
 def test_epoch_trains_on_all_beside_a_balanced_list_of_the_kept():
     p, z, observed, _, _ = gathered()
     learner = make(size=120, warmup=0, passes=2)
-    loop = Recorder(scores(p, z), observed)
+    loop = toy.Loop(scores=scores(p, z), labels=observed)
     learner.epoch(loop, 0)
     (call,) = loop.calls
-    assert loop.view == "weak" and not loop.notes
+    assert loop.views == ["weak"] and not loop.notes
     assert call["members"] == [0] and call["batch_size"] == 6 and call["passes"] == 2 and call["drop_last"]
     assert "index" not in call
-    chosen = learner.select(loop.given)
+    chosen = learner.select(loop.scores)
     assert set(call["beside"].tolist()) == set(chosen.kept.nonzero()[:, 0].tolist())
     sizes = torch.bincount(chosen.label[call["beside"]], minlength=3)
     assert (sizes == sizes[0]).all()
@@ -239,9 +210,8 @@ def test_an_epoch_of_some_samples_decides_on_those_alone():
 def test_an_empty_kept_set_trains_the_feature_term_and_says_so():
     p, z, observed, _, _ = gathered()
     learner = make(size=120, warmup=0, vote=1.0, eigen=1.0)
-    given = scores(p, z)
     learner.decide = lambda *a, **k: ANNE.decide(learner, *a, **k)._replace(kept=torch.zeros(120, dtype=torch.bool))
-    loop = Recorder(given, observed)
+    loop = toy.Loop(scores=scores(p, z), labels=observed)
     learner.epoch(loop, 0)
     assert len(loop.calls[0]["beside"]) == 0
     assert loop.notes == ["no sample is kept, so only the feature term is trained"]
@@ -261,7 +231,7 @@ def test_a_class_without_kept_samples_and_equal_confidences_are_noted():
         return found._replace(kept=found.kept & (found.label != 1))
 
     learner.decide = without_class_1
-    loop = Recorder(scores(p, z), observed)
+    loop = toy.Loop(scores=scores(p, z), labels=observed)
     learner.epoch(loop, 0)
     (note,) = loop.notes
     assert "all confidences are equal" in note and "no sample is kept of 1 of 3 classes" in note
@@ -320,7 +290,7 @@ def test_three_batches_pass_through_the_network():
     assert calls == [12, 6, 6]
 
 
-def trace_ready(controller, relabelled=2):
+def trace_ready(controller):
     """A learner whose memory says: sample 6 of the kept batch took another label, the rest are held in some degree."""
     learner = make(controller)
     g = torch.Generator().manual_seed(4)

@@ -11,18 +11,19 @@ import torch.nn.functional as F
 
 import toy
 from labeltrace import Coupled, Evidence, Trace
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners import Cores
 from labeltrace.learners.cores import CoresSettings, label_margin, prior_loss
 from labeltrace.learners.dropping import kept_only
 from labeltrace.learners.settings import resolve
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.models.output import Output
+from labeltrace.scoring import Scores
 
 Z = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
 UNIFORM = torch.full((4,), 0.25)
 AT_ONCE = {"start": 0, "ramp": 0}
+
+make = partial(toy.learner, Cores)
 
 
 class Fixed(torch.nn.Module):
@@ -33,43 +34,18 @@ class Fixed(torch.nn.Module):
         self.logits = torch.nn.Parameter(logits.clone())
 
     def forward(self, x):
-        from labeltrace.models.output import Output
-
         return Output(self.logits.expand(len(x), -1), (x, x))
 
 
-def make(controller=None, size=20, classes=3, network=None, **settings):
-    settings = CoresSettings(**{"batch_size": 8, **settings})
-    torch.manual_seed(0)
-    network = network or build_model("mlp", num_classes=classes, input_shape=(4,))
-    memory = SampleMemory(size, Cores.fields(settings, classes))
-    return Cores(settings, [network], FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
+def fixed(controller=None, logits=Z, **settings):
+    return make(controller, classes=4, networks=[Fixed(logits)], **settings)
 
 
-def batch(observed=None, size=8, classes=3, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(size, 4, generator=g)
-    observed = torch.randint(classes, (size,), generator=g) if observed is None else torch.tensor(observed)
-    return toy.batch(torch.arange(len(observed)), inputs[: len(observed)], observed)
-
-
-class Still:
-    """A loop that runs the step over given batches without an optimizer, and keeps the notes."""
-
-    def __init__(self, *batches, scores=None):
-        self.batches, self.scores, self.notes, self.outcomes = batches, scores, [], []
-
-    def train(self, step, *, members, batch_size, passes=1, label):
-        self.outcomes += [step(b) for _ in range(passes) for b in self.batches]
-
-    def score(self, view="plain"):
-        return self.scores
-
-    def chosen(self):
-        return torch.arange(20)
-
-    def note(self, message):
-        self.notes.append(message)
+def batch(observed=None):
+    drawn = toy.random_batch()
+    if observed is None:
+        return drawn
+    return toy.batch(drawn.index[: len(observed)], drawn.inputs[: len(observed)], torch.tensor(observed))
 
 
 def test_fact_1_sieve():
@@ -82,7 +58,7 @@ def test_fact_1_sieve():
         assert float(margin) == pytest.approx(-g, abs=1e-6)
         assert float(label_margin(Z + 7, torch.tensor([label]))) == pytest.approx(-g, abs=1e-5)
         assert float(label_margin(3 * Z, torch.tensor([label]))) == pytest.approx(-3 * g, abs=1e-5)
-    learner = make(classes=4, network=Fixed(Z))
+    learner = fixed()
     learner.step(0, 2.0, batch([0, 1, 2, 3]))
     assert learner.memory["kept"][:4].tolist() == [0, 1, -1, -1]
 
@@ -92,7 +68,7 @@ def test_fact_1_sieve():
     [(2.0, UNIFORM, -3.440190), (2.0, torch.tensor([0.4, 0.3, 0.2, 0.1]), -2.440190), (1.0, UNIFORM, -1.5)],
 )
 def test_fact_2_loss(beta, prior, loss):
-    learner = make(classes=4, network=Fixed(Z))
+    learner = fixed()
     learner.prior.copy_(prior)
     assert float(learner.step(0, beta, batch([0])).loss) == pytest.approx(loss, abs=1e-5)
 
@@ -100,7 +76,7 @@ def test_fact_2_loss(beta, prior, loss):
 def test_fact_3_gradient():
     """β = 1 and a uniform prior: 1/C − onehot(y), whatever the prediction."""
     for beta, wanted in ((1.0, (0.25, -0.75, 0.25, 0.25)), (2.0, (-0.1439, -0.7369, 0.4129, 0.4679))):
-        learner = make(classes=4, network=Fixed(Z))
+        learner = fixed()
         learner.step(-1, beta, batch([1])).loss.backward()
         assert learner.networks[0].logits.grad[0].tolist() == pytest.approx(wanted, abs=1e-4)
         p = Z.softmax(1)[0]
@@ -138,25 +114,18 @@ def test_fact_5_reduction():
     assert float((kept_only(torch.eye(4), kept).weight * losses).mean()) == pytest.approx(0.75)
     assert float((kept.float() * losses).mean()) == pytest.approx(0.375)
     b = batch([0, 1, 2, 3])
-    by_kept, by_batch = (make(classes=4, network=Fixed(Z), reduction=r).step(0, 2.0, b).loss for r in ("kept", "batch"))
+    by_kept, by_batch = (fixed(reduction=r).step(0, 2.0, b).loss for r in ("kept", "batch"))
     assert float(by_batch) == pytest.approx(float(by_kept) / 2, abs=1e-6)
 
 
 def evidence_of(learner, b, epoch=0):
-    """What the controller is given, and what it answers."""
-    seen = []
-
-    class Spy(Trace):
-        def __call__(self, evidence):
-            seen.append((evidence, super().__call__(evidence)))
-            return seen[-1][1]
-
-    learner.controller = Spy(learner.controller.config)
+    """A step's outcome, what the controller was given, and what it answered."""
+    seen = toy.watch(learner)
     return learner.step(epoch, 0.0, b), *seen[-1]
 
 
 def test_fact_7_trace():
-    learner = make(Trace(structure=False, **AT_ONCE), classes=4, network=Fixed(Z))
+    learner = fixed(Trace(structure=False, **AT_ONCE))
     outcome, evidence, supervision = evidence_of(learner, batch([0, 1, 2, 3]))
     assert evidence.clean.tolist() == pytest.approx([0.817574, 0.622459, 0.377541, 0.182426], abs=1e-6)
     assert evidence.pseudo[2].tolist() == pytest.approx([0.8650, 0.1171, 0.0158, 0.0021], abs=1e-4)
@@ -197,7 +166,7 @@ def test_the_regulariser_is_capped():
 
 
 def test_the_regulariser_uses_the_prior_and_the_sieve_does_not():
-    one, two = (make(classes=4, network=Fixed(Z)) for _ in range(2))
+    one, two = (fixed() for _ in range(2))
     two.prior.copy_(torch.tensor([0.97, 0.01, 0.01, 0.01]))
     b = batch([0, 1, 2, 3])
     assert float(one.step(0, 2.0, b).loss) != float(two.step(0, 2.0, b).loss)
@@ -205,25 +174,25 @@ def test_the_regulariser_uses_the_prior_and_the_sieve_does_not():
 
 
 def test_equal_logits_are_kept():
-    learner = make(classes=4, network=Fixed(torch.zeros(1, 4)))
+    learner = fixed(logits=torch.zeros(1, 4))
     learner.step(0, 2.0, batch([0, 1, 2, 3]))
     assert learner.memory["kept"][:4].tolist() == [0, 1, 2, 3]
 
 
 def test_everything_is_kept_in_warm_up():
-    learner = make(classes=4, network=Fixed(Z))
+    learner = fixed()
     learner.step(-1, 2.0, batch([3, 3, 3]))
     assert learner.memory["kept"][:3].tolist() == [3, 3, 3]
 
 
 def test_an_epoch_renews_the_prior_and_notes_empty_batches():
-    learner = make(classes=4, network=Fixed(Z), warmup=1)
-    loop = Still(batch([0, 0, 1, 3]))
+    learner = fixed(warmup=1)
+    loop = toy.Loop(batch([0, 0, 1, 3]))
     learner.epoch(loop, 0)
     assert learner.prior.tolist() == [0.5, 0.25, 0.0, 0.25] and not loop.notes
     learner.epoch(loop, 1)
     assert learner.prior.tolist() == pytest.approx([2 / 3, 1 / 3, 0.0, 0.0])
-    empty = Still(batch([2, 3]), batch([3, 2]))
+    empty = toy.Loop(batch([2, 3]), batch([3, 2]))
     learner.epoch(empty, 2)
     assert learner.prior.tolist() == pytest.approx([2 / 3, 1 / 3, 0.0, 0.0])
     assert len(empty.notes) == 2 and "2 batches kept no sample" in empty.notes[0]
@@ -231,17 +200,17 @@ def test_an_epoch_renews_the_prior_and_notes_empty_batches():
 
 
 def test_a_repeated_sample_counts_once_in_the_prior():
-    learner = make(classes=4, network=Fixed(Z))
+    learner = fixed()
     b = batch([0, 1, 0, 0])
-    learner.epoch(Still(dataclasses.replace(b, index=torch.tensor([0, 1, 0, 0]))), 0)
+    learner.epoch(toy.Loop(dataclasses.replace(b, index=torch.tensor([0, 1, 0, 0]))), 0)
     assert learner.prior.tolist() == [0.5, 0.5, 0.0, 0.0]
 
 
 def test_trace_keeps_the_regulariser_over_the_kept_samples():
     """Only the fit changes: β Σ π ℓ is multiplied by v / mean v, not by TRACE's weight."""
     b = batch([0, 1, 2, 3])
-    base = make(classes=4, network=Fixed(Z))
-    traced = make(Trace(structure=False, **AT_ONCE), classes=4, network=Fixed(Z))
+    base = fixed()
+    traced = fixed(Trace(structure=False, **AT_ONCE))
     plain, late = base.step(0, 2.0, b), traced.step(0, 2.0, b)
     assert torch.equal(plain.logs["confidence"], late.logs["confidence"])
     assert not torch.equal(plain.logs["fit"], late.logs["fit"])
@@ -287,14 +256,14 @@ def test_no_gradient_reaches_a_target_or_the_average():
 
 
 def test_the_average_begins_where_warm_up_ends():
-    learner = make(Trace(structure=False, start=5), warmup=1, classes=4, network=Fixed(Z))
+    learner = fixed(Trace(structure=False, start=5), warmup=1)
     with torch.no_grad():
         learner.networks[0].logits.add_(1.0)
-    learner.epoch(Still(batch([0, 1])), 1)
+    learner.epoch(toy.Loop(batch([0, 1])), 1)
     assert torch.equal(learner.average.module.logits, learner.networks[0].logits)
     with torch.no_grad():
         learner.networks[0].logits.add_(1.0)
-    learner.epoch(Still(batch([0, 1])), 2)
+    learner.epoch(toy.Loop(batch([0, 1])), 2)
     assert torch.allclose(learner.networks[0].logits - learner.average.module.logits, torch.tensor(0.999))
 
 
@@ -346,7 +315,7 @@ def test_the_table_takes_suggestions_of_the_last_step():
 
 def test_structure_comes_from_the_pass():
     learner, b = make(Trace(**AT_ONCE, k=3), warmup=0), batch()
-    learner.epoch(Still(b, scores=scores(learner)), 0)
+    learner.epoch(toy.Loop(b, scores=scores(learner)), 0)
     assert torch.equal(learner.memory["structure"], torch.full((20,), 0.5))
     _, evidence, _ = evidence_of(learner, b)
     assert torch.equal(evidence.structure, torch.full((8,), 0.5))
@@ -364,7 +333,7 @@ def test_batches_of_one_and_of_one_class(observed):
 
 
 def test_hard_cleanliness_is_the_sieves_flag():
-    learner = make(Trace(structure=False, **AT_ONCE), classes=4, network=Fixed(Z), clean_score="hard")
+    learner = fixed(Trace(structure=False, **AT_ONCE), clean_score="hard")
     _, evidence, _ = evidence_of(learner, batch([0, 1, 2, 3]))
     assert evidence.clean.tolist() == [1, 1, 0, 0]
 

@@ -1,6 +1,7 @@
 """DISC: the unit facts of its page (part 10), its step against slow loops over subsets, and where TRACE attaches."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,31 +12,17 @@ from labeltrace import Coupled, Trace
 from labeltrace.audit import samples_table
 from labeltrace.data import from_arrays
 from labeltrace.data.draws import Draws
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners import DISC
 from labeltrace.learners.disc import DISCSettings
 from labeltrace.learners.mixing import BetaWeight, mix_among
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import generalised_cross_entropy
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 
 SIZE, CLASSES = 20, 3
 
-
-def make(controller=None, size=SIZE, classes=CLASSES, **settings):
-    settings = DISCSettings(**{"batch_size": 8, **settings})
-    torch.manual_seed(0)
-    networks = [build_model("mlp", num_classes=classes, input_shape=(4,))]
-    memory = SampleMemory(size, DISC.fields(settings, classes))
-    return DISC(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
-
-
-def batch(size=8, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(CLASSES, (size,), generator=g)
-    return toy.batch(torch.arange(size), inputs, observed)
+make, batch = partial(toy.learner, DISC), toy.random_batch
 
 
 def filled(learner, seed=0):
@@ -52,19 +39,6 @@ def filled(learner, seed=0):
     m["clean"] = m["selecting"] / 2
     m["structure"] = torch.rand(SIZE, generator=g)
     return learner
-
-
-class Lonely:
-    """A loop that only trains nothing and takes notes."""
-
-    def __init__(self, size=SIZE):
-        self.notes, self.calls, self.labels = [], [], torch.zeros(size, dtype=torch.int64)
-
-    def train(self, step, **options):
-        self.calls.append(options)
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 def test_fact_1_generalised_cross_entropy():
@@ -91,7 +65,7 @@ def test_fact_2_thresholds(epochs, first, second, twenty):
             learner.memory[name] = torch.tensor([value, 1 - value]).expand(50_000, 2)
 
     predict(0.8)
-    learner.epoch(Lonely(50_000), 0)  # thresholds start at 1/N
+    learner.epoch(toy.Loop(labels=torch.zeros(50_000).long()), 0)  # thresholds start at 1/N
     assert float(learner.memory["threshold"][7, 0]) == pytest.approx(first, abs=1e-6)
     assert bool((learner.memory["selecting"] == 2).all())  # nearly everything is clean after the first epoch
     predict(0.9)
@@ -402,7 +376,7 @@ def test_the_table_says_what_disc_holds():
 
 def test_empty_sets_are_noted_once_and_the_run_goes_on(tmp_path):
     learner = make(warmup=1)
-    loop = Lonely()
+    loop = toy.Loop(labels=torch.zeros(SIZE).long())
     learner.epoch(loop, 0)
     assert loop.notes == ["no label is selected or purified, so the next epoch fits nothing"]
     loop.notes.clear()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,41 +12,26 @@ from torch import nn
 import toy
 from labeltrace import Coupled, Trace
 from labeltrace.control.schedule import ramp
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners import DivideMix
 from labeltrace.learners.dividemix import DivideMixSettings
 from labeltrace.learners.mixing import BetaWeight, permutation
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, squared_error
-from labeltrace.models import build_model
 from labeltrace.models.output import Output
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 from labeltrace.scoring.posterior import _e_step
 
 B, C = 8, 3
 X_VIEWS = (0.6, 0.3, 0.1), (0.5, 0.3, 0.2)
 STARTED = {"start": 0, "ramp": 0}
 
-
-def make(controller=None, size=20, networks=None, **settings):
-    settings = DivideMixSettings(**{"batch_size": B, **settings})
-    torch.manual_seed(0)
-    networks = networks or [build_model("mlp", num_classes=C, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(size, DivideMix.fields(settings, C))
-    views = FeatureViews((0.0,) * 4, (1.0,) * 4)
-    return DivideMix(settings, networks, views, C, memory, controller)
+make = partial(toy.learner, DivideMix)
 
 
-def part(first=0, size=B, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(C, (size,), generator=g)
-    return torch.arange(first, first + size), inputs, observed
-
-
-def batch(progress=0.0, beside=True, size=B):
-    rest = toy.batch(*part(B, size, 1), seed=5) if beside else None
-    return toy.batch(*part(0, size), rest, progress)
+def batch(progress=0.0, beside=True):
+    rest = toy.random_batch(B, seed=1, first=B, draws=5) if beside else None
+    return toy.random_batch(B, beside=rest, progress=progress)
 
 
 def random_posteriors(learner, seed=1):
@@ -64,22 +50,6 @@ class Says(nn.Module):
         rows = self.answers[self.said % len(self.answers)]
         self.said += 1
         return Output(rows.repeat(len(x) // len(rows), 1).log() if len(x) != len(rows) else rows.log(), ())
-
-
-class Spy(nn.Module):
-    """A controller that keeps what it was given and what it answered."""
-
-    def __init__(self, controller):
-        super().__init__()
-        self.controller, self.seen = controller, []
-
-    def __call__(self, evidence):
-        answer = self.controller(evidence)
-        self.seen.append((evidence, answer))
-        return answer
-
-    def __getattr__(self, name):
-        return getattr(self.__dict__["controller"], name)
 
 
 def one_sample():
@@ -149,16 +119,14 @@ def test_fact_5_posterior_of_given_components():
 )
 def test_fact_6_trace(agree, a, b, by_base, by_trace):
     for order, wanted in (("base", by_base), ("trace", by_trace)):
-        trace = Trace(**STARTED)
-        learner = make(trace, networks=[Says(*X_VIEWS), Says(X_VIEWS[0])], trace_order=order)
+        learner = make(Trace(**STARTED), networks=[Says(*X_VIEWS), Says(X_VIEWS[0])], trace_order=order)
         learner.memory["posterior"] = torch.tensor([0.1, 0.7]).repeat(20, 1)
         learner.memory["structure"] = torch.full((20,), 0.5)
         learner.memory["agree"] = torch.full((20,), agree)
+        seen = toy.watch(learner)
         target = learner.refine(0, 5, one_sample())[1]
         assert target[0].tolist() == pytest.approx(wanted, abs=5e-5)
-        spy = learner.controller = Spy(trace)
-        learner.refine(0, 5, one_sample())
-        evidence, supervision = spy.seen[0]
+        evidence, supervision = seen[0]
         assert evidence.pseudo[0].tolist() == pytest.approx([0.728916, 0.216867, 0.054217], abs=1e-6)
         assert float(supervision.pseudo_reliability) == pytest.approx(0.728916, abs=1e-6)
         assert (float(supervision.a), float(supervision.b)) == pytest.approx((a, b), abs=1e-6)
@@ -294,29 +262,6 @@ def test_two_views_differ():
     assert not torch.equal(first, second)
 
 
-class FakeLoop:
-    """A loop that trains nothing and remembers what it was asked."""
-
-    def __init__(self, scores, some=None):
-        self.scores, self.calls, self.notes = scores, [], []
-        count = scores.loss.shape[1]
-        self.some = torch.arange(count) if some is None else some
-        self.labels = torch.arange(count) % C
-
-    def train(self, step, **asked):
-        self.calls.append(asked)
-
-    def score(self, view="plain"):
-        assert view == "plain"
-        return self.scores
-
-    def chosen(self):
-        return self.some
-
-    def note(self, message):
-        self.notes.append(message)
-
-
 def scores_of(posterior, loss=None):
     rows = posterior.shape[1]
     loss = torch.rand(2, rows) if loss is None else loss
@@ -325,7 +270,7 @@ def scores_of(posterior, loss=None):
 
 
 def test_warm_up_walks_all_samples_network_after_network():
-    learner, loop = make(), FakeLoop(scores_of(torch.ones(2, 20)))
+    learner, loop = make(), toy.Loop(scores=scores_of(torch.ones(2, 20)))
     learner.epoch(loop, 9)
     assert [(c["members"], c["batch_size"], c["label"]) for c in loop.calls] == [
         ([0], 128, "warm-up A"),
@@ -338,24 +283,24 @@ def test_each_network_is_trained_with_its_peers_division():
     posterior = torch.full((2, 20), 0.1)
     posterior[0, :5], posterior[1, 8:] = 0.9, 0.8
     posterior[0, 19] = 0.5  # the threshold itself is not above it
-    loop = FakeLoop(scores_of(posterior))
+    loop = toy.Loop(scores=scores_of(posterior))
     learner = make()
     learner.epoch(loop, 10)
     first, second = loop.calls
     assert (first["members"], second["members"]) == ([0], [1])
     assert first["index"].tolist() == list(range(8, 20)) and first["beside"].tolist() == list(range(8))
     assert second["index"].tolist() == list(range(5)) and second["beside"].tolist() == list(range(5, 20))
-    assert first["batch_size"] == B and not loop.notes
+    assert first["batch_size"] == B and loop.views == ["plain"] and not loop.notes
     assert torch.equal(learner.memory["posterior"], posterior.T)
     assert learner.memory["agree"].tolist() == [i % 2 == 0 for i in range(20)]
 
 
 def test_no_clean_sample_and_no_noisy_one_are_noted_once():
     posterior = torch.stack([torch.zeros(20), torch.ones(20)])  # A holds none clean, B all
-    loop = FakeLoop(scores_of(posterior))
+    loop = toy.Loop(scores=scores_of(posterior))
     make().epoch(loop, 10)
     assert [c["members"] for c in loop.calls] == [[0]] and not len(loop.calls[0]["beside"])
-    assert len(loop.notes) == 1
+    assert len(loop.notes) == 1 and loop.views == ["plain"]
     assert "B rests" in loop.notes[0] and "A has no unlabelled part" in loop.notes[0]
 
 
@@ -363,10 +308,11 @@ def test_only_the_epochs_samples_are_divided():
     posterior = torch.full((2, 20), float("nan"))
     some = torch.tensor([3, 4, 11, 12])
     posterior[:, some] = torch.tensor([0.9, 0.1, 0.9, 0.1])
-    learner, loop = make(), FakeLoop(scores_of(posterior), some)
+    learner, loop = make(), toy.Loop(scores=scores_of(posterior), some=some)
     learner.epoch(loop, 10)
     assert loop.calls[0]["index"].tolist() == [3, 11] and loop.calls[0]["beside"].tolist() == [4, 12]
     assert not learner.memory["posterior"].isnan().any() and not learner.memory["structure"].isnan().any()
+    assert loop.views == ["plain"]
 
 
 def test_trace_before_its_start_is_the_base_in_either_order():
@@ -387,13 +333,11 @@ def test_trace_before_its_start_is_the_base_in_either_order():
 def test_trace_order_is_its_own_target_once_it_has_started():
     learner = make(Trace(structure=False, start=3, ramp=0), trace_order="trace")
     random_posteriors(learner)
-    spy = Spy(learner.controller)
     for network in learner.networks:
         network.eval()
+    seen = toy.watch(learner)
     target = learner.refine(0, 3, batch())[1]
-    learner.controller = spy
-    learner.refine(0, 3, batch())
-    assert torch.equal(target[:B], spy.seen[0][1].target)
+    assert torch.equal(target[:B], seen[0][1].target)
 
 
 @pytest.mark.parametrize("order", ["base", "trace"])
@@ -446,9 +390,9 @@ def test_trace_weights_of_labelled_rows_have_mean_1():
 def test_structure_of_the_training_batch_is_the_trained_networks():
     learner = make(Trace(scope="batch", k=3, **STARTED))
     random_posteriors(learner)
-    spy = learner.controller = Spy(learner.controller)
+    seen = toy.watch(learner)
     learner.refine(0, 9, batch())
-    structure = spy.seen[0][0].structure
+    structure = seen[0][0].structure
     assert structure.shape == (B,) and 0 <= float(structure.min()) < float(structure.max()) <= 1
 
 

@@ -1,30 +1,23 @@
 """f-DivideMix: DivideMix divided by FINE. Facts 1 to 5 of its page are the selector's (tests/scoring/test_fine.py)."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
 
 import toy
 from labeltrace import Trace
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.learners import DivideMix, FDivideMix
 from labeltrace.learners.f_dividemix import FDivideMixSettings
 from labeltrace.learners.settings import resolve
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 from labeltrace.scoring.fine import fine_posterior
 
 C, N = 3, 30
 
-
-def make(controller=None, **settings):
-    settings = FDivideMixSettings(**{"batch_size": 8, **settings})
-    torch.manual_seed(0)
-    networks = [build_model("mlp", num_classes=C, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(N, FDivideMix.fields(settings, C))
-    return FDivideMix(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), C, memory, controller)
+make = partial(toy.learner, FDivideMix, size=N)
 
 
 def labels():
@@ -42,27 +35,9 @@ def scores_of(seed=0, wrong=((3, 5, 7), (6, 10, 11))):
     return Scores(torch.rand(2, N, generator=g), ones, ones, ones, labels(), ones[0], ones[0].bool(), None, embedding)
 
 
-class FakeLoop:
-    def __init__(self, scores, some=None):
-        self.scores, self.calls, self.notes, self.labels = scores, [], [], labels()
-        self.some = torch.arange(N) if some is None else some
-
-    def train(self, step, **asked):
-        self.calls.append(asked)
-
-    def score(self, view="plain"):
-        return self.scores
-
-    def chosen(self):
-        return self.some
-
-    def note(self, message):
-        self.notes.append(message)
-
-
 def test_each_network_is_trained_with_the_division_of_its_peers_features():
     learner, scores = make(), scores_of()
-    loop = FakeLoop(scores)
+    loop = toy.Loop(scores=scores, labels=labels())
     learner.epoch(loop, 20)
     assert [call["beside"].tolist() for call in loop.calls] == [[6, 10, 11], [3, 5, 7]]
     for member in (0, 1):
@@ -77,7 +52,7 @@ def test_the_table_gets_fines_posterior_and_it_is_made_once_per_pass(monkeypatch
     calls = []
     monkeypatch.setattr(module, "fine_posterior", lambda *a, **k: calls.append(k) or fine_posterior(*a, **k))
     learner, scores = make(), scores_of()
-    learner.epoch(FakeLoop(scores), 20)
+    learner.epoch(toy.Loop(scores=scores, labels=labels()), 20)
     clean = learner.cleanliness(scores)
     assert len(calls) == 2 and torch.equal(clean, learner.memory["posterior"].mean(1))
     other = scores_of(1)
@@ -107,7 +82,7 @@ def test_samples_outside_the_epoch_have_no_part():
         embedding=torch.full((2, N, C), float("nan")).index_copy(1, some, narrow.embedding),
     )
     learner = make()
-    learner.epoch(FakeLoop(wide, some), 20)
+    learner.epoch(toy.Loop(scores=wide, labels=labels(), some=some), 20)
     wanted = fine_posterior(narrow.embedding[1], labels()[some], C)
     assert torch.equal(learner.memory["posterior"][some, 1], wanted)
     assert not learner.memory["posterior"].isnan().any()
@@ -115,19 +90,12 @@ def test_samples_outside_the_epoch_have_no_part():
 
 
 def test_fact_6_trace_judges_fines_posterior():
-    seen = []
-
-    class Spy(Trace):
-        def __call__(self, evidence):
-            answer = super().__call__(evidence)
-            seen.append(answer)
-            return answer
-
-    learner = make(Spy(start=0, ramp=0))
+    learner = make(Trace(start=0, ramp=0))
+    seen = toy.watch(learner)
     learner.memory["posterior"] = torch.tensor([0.1, 0.9031]).repeat(N, 1)
     learner.memory["structure"] = torch.full((N,), 0.5)
     learner.refine(0, 5, toy.batch(torch.arange(4), torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64)))
-    assert seen[0].observed_reliability.tolist() == pytest.approx([0.78217] * 4, abs=1e-5)
+    assert seen[0][1].observed_reliability.tolist() == pytest.approx([0.78217] * 4, abs=1e-5)
 
 
 def test_the_step_is_dividemixs():
@@ -137,7 +105,7 @@ def test_the_step_is_dividemixs():
 def test_warm_up_and_ramp_count_from_its_own_longer_warm_up():
     learner = make()
     assert learner.settings.warmup == 20 and learner.controller_epoch(20) == 0 and learner.controller_epoch(36) == 16
-    loop = FakeLoop(scores_of())
+    loop = toy.Loop(scores=scores_of(), labels=labels())
     learner.epoch(loop, 19)
     assert [call["label"] for call in loop.calls] == ["warm-up A", "warm-up B"]
     assert torch.equal(learner.memory["observed"], labels())

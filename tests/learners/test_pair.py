@@ -4,12 +4,11 @@ import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
-from labeltrace.data.views import FeatureViews
+import toy
 from labeltrace.learners import DivideMix, FDivideMix, RoLR
 from labeltrace.learners.pair import Pair
 from labeltrace.learners.terms import window_posterior
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 
 N = 40
 
@@ -35,10 +34,7 @@ def published(mean):
 
 @pytest.mark.parametrize("learner", [RoLR, DivideMix])
 def test_the_mixture_sees_the_mean_of_the_last_losses_as_it_is(learner):
-    settings = learner.settings_type(loss_window=2)
-    memory = SampleMemory(N, learner.fields(settings, 3))
-    networks = [build_model("mlp", num_classes=3, input_shape=(4,)) for _ in range(2)]
-    taught = learner(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), 3, memory, None)
+    taught = toy.learner(learner, size=N, loss_window=2)
     seen = [losses(seed) for seed in range(3)]
     for loss in seen:
         ones = torch.ones(2, N)
@@ -46,7 +42,7 @@ def test_the_mixture_sees_the_mean_of_the_last_losses_as_it_is(learner):
         taught.remember(scores, torch.arange(N))
     mean = (unit(seen[1]) + unit(seen[2])) / 2
     wanted = torch.stack([published(row) for row in mean])
-    assert torch.allclose(memory["posterior"].T, wanted, atol=1e-4)
+    assert torch.allclose(taught.memory["posterior"].T, wanted, atol=1e-4)
     stretched = torch.stack([published(row) for row in unit(mean)])
     assert not torch.allclose(wanted, stretched, atol=1e-3)  # so the two can be told apart
 

@@ -1,6 +1,7 @@
 """RoLR: the unit facts of its page (part 10) and what its official code does that changes results."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,32 +9,16 @@ import torch.nn.functional as F
 
 import toy
 from labeltrace import Coupled, Evidence, Trace
-from labeltrace.data.views import FeatureViews
 from labeltrace.learners import RoLR
 from labeltrace.learners.rolr import RoLRSettings
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, sharpen
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores, loss_posterior
+from labeltrace.scoring import Scores, loss_posterior
 
 P_A, P_B = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.4, 0.5, 0.1]])
 LOGITS = torch.tensor([[1.0, 0.0, -1.0]])
 
-
-def make(controller=None, size=20, classes=3, **settings):
-    settings = RoLRSettings(**{"batch_size": 8, **settings})
-    torch.manual_seed(0)
-    networks = [build_model("mlp", num_classes=classes, input_shape=(4,)) for _ in range(2)]
-    memory = SampleMemory(size, RoLR.fields(settings, classes))
-    views = FeatureViews((0.0,) * 4, (1.0,) * 4)
-    return RoLR(settings, networks, views, classes, memory, controller)
-
-
-def batch(size=8, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    index = torch.arange(size)
-    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(3, (size,), generator=g)
-    return toy.batch(index, inputs, observed)
+make, batch = partial(toy.learner, RoLR), toy.random_batch
 
 
 def test_fact_1_target():
@@ -87,27 +72,18 @@ def test_fact_4_schedule():
 
 
 def test_fact_4_steps_per_epoch():
-    calls = []
+    def walked(*, members, batch_size, passes, drop_last=False, label):
+        return members, passes * (50_000 // batch_size if drop_last else math.ceil(50_000 / batch_size)), label
 
-    class Counter:
-        def train(self, step, *, members, batch_size, passes=1, drop_last=False, label):
-            steps = passes * (50_000 // batch_size if drop_last else math.ceil(50_000 / batch_size))
-            calls.append((tuple(members), steps, label))
-
-        def score(self, view="plain"):
-            assert view == "weak"
-            ones = torch.ones(2, 20)
-            return Scores(ones, ones, ones, ones, torch.zeros(20), ones[0], ones[0].bool())
-
-        def chosen(self):
-            return torch.arange(20)
-
-    learner = make(batch_size=448)
-    learner.epoch(Counter(), 0)
-    assert calls == [((0,), 782, "warm-up A"), ((1,), 782, "warm-up B")]
-    calls.clear()
-    learner.epoch(Counter(), 15)
-    assert calls == [((1,), 222, "train B"), ((0,), 222, "train A")]  # B first, then A against the updated B
+    learner, ones = make(batch_size=448), torch.ones(2, 20)
+    loop = toy.Loop(scores=Scores(ones, ones, ones, ones, torch.zeros(20), ones[0], ones[0].bool()))
+    learner.epoch(loop, 0)
+    assert [walked(**call) for call in loop.calls] == [([0], 782, "warm-up A"), ([1], 782, "warm-up B")]
+    loop.calls.clear()
+    learner.epoch(loop, 15)
+    # B first, then A against the updated B
+    assert [walked(**call) for call in loop.calls] == [([1], 222, "train B"), ([0], 222, "train A")]
+    assert loop.views == ["weak"] and not loop.notes
 
 
 def test_fact_5_mixture():
@@ -117,15 +93,8 @@ def test_fact_5_mixture():
 
 def test_fact_7_exchange():
     """A's losses reach only B's targets; A's logits reach q of both."""
-    learner, b = make(), batch()
-    seen = []
-
-    class Spy(Coupled):
-        def __call__(self, evidence):
-            seen.append(evidence)
-            return super().__call__(evidence)
-
-    learner.controller = Spy()
+    learner, b = make(Coupled()), batch()
+    seen = toy.watch(learner)
 
     def evidence():
         seen.clear()
@@ -133,7 +102,7 @@ def test_fact_7_exchange():
             network.eval()
         for member in (0, 1):
             learner.step(member, 0, b)
-        return {member: (e.clean.clone(), e.pseudo.clone()) for member, e in enumerate(seen)}
+        return {member: (e.clean.clone(), e.pseudo.clone()) for member, (e, _) in enumerate(seen)}
 
     learner.memory["posterior"] = torch.full((20, 2), 0.5)
     before = evidence()
@@ -152,11 +121,7 @@ def test_own_half_of_q_is_made_in_train_mode():
     learner, b = make(), batch()
     learner.networks[0].train()
     learner.networks[1].eval()
-    statistics = (
-        [n.layers[0][1].running_mean.clone() for n in learner.networks]
-        if hasattr(learner.networks[0], "layers")
-        else None
-    )
+    statistics = [n.layers[0][1].running_mean.clone() for n in learner.networks]
     learner.step(0, 0, b)
     after = [n.layers[0][1].running_mean for n in learner.networks]
     assert not torch.equal(statistics[0], after[0])  # its running statistics saw the weak view

@@ -1,6 +1,7 @@
 """SELC and SELC+: the unit facts of their page (part 10), the step against slow loops, and where TRACE attaches."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,31 +10,17 @@ import torch.nn.functional as F
 import toy
 from labeltrace import Coupled, Trace
 from labeltrace.audit import samples_table
-from labeltrace.data.views import FeatureViews
 from labeltrace.engine import train
 from labeltrace.engine.loop import EngineLoop
 from labeltrace.learners import SELC
 from labeltrace.learners.selc import SELCSettings, estimate_turning_point
 from labeltrace.learners.settings import resolve
-from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring import Scores
 
 SIZE, CLASSES = 20, 3
 Y, P = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.2, 0.7, 0.1]])
 
-
-def make(controller=None, size=SIZE, **settings):
-    settings = SELCSettings(**{"batch_size": 8, **settings})
-    torch.manual_seed(0)
-    networks = [build_model("mlp", num_classes=CLASSES, input_shape=(4,))]
-    memory = SampleMemory(size, SELC.fields(settings, CLASSES))
-    return SELC(settings, networks, FeatureViews((0.0,) * 4, (1.0,) * 4), CLASSES, memory, controller)
-
-
-def batch(size=8, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    inputs, observed = torch.randn(size, 4, generator=g), torch.randint(CLASSES, (size,), generator=g)
-    return toy.batch(torch.arange(size), inputs, observed)
+make, batch = partial(toy.learner, SELC), toy.random_batch
 
 
 def one():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -21,24 +22,17 @@ from labeltrace.learners.selfie import SelfieSettings, clean_count
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.still import still_statistics
 from labeltrace.models import build_model
-from labeltrace.scoring import SampleMemory, Scores, loss_posterior
+from labeltrace.scoring import Scores, loss_posterior
 
 AT_ONCE = {"start": 0, "ramp": 0}
 
-
-def make(controller=None, size=20, classes=3, **settings):
-    settings = SelfieSettings(**{"batch_size": 8, "history": 4, "tau": 0.5, **settings})
-    torch.manual_seed(0)
-    network = build_model("mlp", num_classes=classes, input_shape=(4,))
-    memory = SampleMemory(size, Selfie.fields(settings, classes))
-    return Selfie(settings, [network], FeatureViews((0.0,) * 4, (1.0,) * 4), classes, memory, controller)
+make = partial(toy.learner, Selfie, history=4, tau=0.5)
 
 
-def batch(size=8, seed=0, index=None, classes=3):
-    g = torch.Generator().manual_seed(seed)
-    inputs, observed = torch.randn(20, 4, generator=g), torch.randint(classes, (20,), generator=g)
-    index = torch.arange(size) if index is None else torch.tensor(index)
-    return toy.batch(index, inputs[index], observed[index])
+def batch(index=range(8), seed=0, classes=3):
+    """Samples `index` of twenty."""
+    drawn, index = toy.random_batch(20, seed, classes=classes), torch.tensor(index)
+    return toy.batch(index, drawn.inputs[index], drawn.observed[index])
 
 
 def give(learner, sample, votes):
@@ -54,30 +48,6 @@ def scores(posterior=None, structure=0.5, classes=3, size=20):
     loss = torch.rand(1, size, generator=g)
     posterior = torch.ones(1, size) if posterior is None else posterior
     return Scores(loss, posterior, None, torch.full((1, size), structure), p.argmax(1), p.amax(1), None)
-
-
-class Still:
-    """A loop that runs steps over given batches without an optimizer."""
-
-    def __init__(self, *batches, scores=None):
-        self.batches, self.scores, self.notes, self.calls, self.restarts = batches, scores, [], [], []
-        self.outcomes = []
-
-    def train(self, step, *, members, batch_size, passes=1, label):
-        self.calls.append(label)
-        self.outcomes += [step(b) for _ in range(passes) for b in self.batches]
-
-    def score(self, view="plain"):
-        return self.scores
-
-    def chosen(self):
-        return torch.arange(20)
-
-    def restart(self, number):
-        self.restarts.append(number)
-
-    def note(self, message):
-        self.notes.append(message)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +71,7 @@ def test_fact_3_tau_after_a_training(tau, after):
     learner.memory["corrected"][:35_000] = 1
     learner.memory["history"].fill_(2)
     learner.memory["count"].fill_(9)
-    loop = Still()
+    loop = toy.Loop()
     learner.restart(loop, 1)
     assert float(learner.tau) == pytest.approx(after) and loop.restarts == [1]
     assert (learner.memory["history"] == -1).all() and (learner.memory["count"] == 0).all()
@@ -275,7 +245,7 @@ def test_tau_is_estimated_from_the_posterior():
     learner = make(tau=None, warmup=0)
     assert learner.tau.isnan()
     posterior = torch.linspace(0, 1, 20)[None]
-    loop = Still(batch(), scores=scores(posterior))
+    loop = toy.Loop(batch(), scores=scores(posterior))
     learner.epoch(loop, 0)
     assert float(learner.tau) == pytest.approx(0.5, abs=1e-6)
     loop.scores = scores(torch.zeros(1, 20))
@@ -286,7 +256,7 @@ def test_tau_is_estimated_from_the_posterior():
 
 def test_an_epoch_without_a_sample_to_train_on_is_noted():
     learner = make(tau=1.0, warmup=0)
-    loop = Still(batch(), batch(seed=1))
+    loop = toy.Loop(batch(), batch(seed=1))
     learner.epoch(loop, 0)
     assert all(float(outcome.loss.detach()) == 0 for outcome in loop.outcomes)
     assert any(note.startswith("2 batches had neither") for note in loop.notes)
@@ -340,16 +310,9 @@ def test_without_a_floor_trace_may_leave_samples_out():
 
 
 def evidence_of(learner, b, epoch=5):
-    seen = []
-
-    class Spy(Trace):
-        def __call__(self, evidence):
-            seen.append(evidence)
-            return super().__call__(evidence)
-
-    learner.controller = Spy(learner.controller.config)
+    seen = toy.watch(learner)
     learner.step(epoch, b)
-    return seen[-1]
+    return seen[-1][0]
 
 
 @pytest.mark.parametrize("kind", ["posterior", "rank"])
@@ -378,7 +341,7 @@ def test_posteriors_are_of_the_stored_losses():
     learner = make(Trace(start=0, ramp=0), warmup=0)
     learner.memory["loss"][:12] = torch.rand(12, generator=torch.Generator().manual_seed(0))
     known = learner.memory["loss"][:12].clone()
-    learner.epoch(Still(scores=scores(structure=0.25)), 3)
+    learner.epoch(toy.Loop(scores=scores(structure=0.25)), 3)
     assert torch.allclose(learner.memory["clean"][:12], loss_posterior(known))
     assert (learner.memory["clean"][12:] == 1).all() and (learner.memory["structure"] == 0.25).all()
 
