@@ -240,8 +240,7 @@ def page(results: Path) -> str:
             f"`{result['command']}` on {where['date']}: {result['epochs']} epochs, seed {result['seed']}, "
             f"{where['device']}, torch {where['torch']}.",
             "",
-            f"The paper: {PAPER.get(result['data'], '–')}.",
-            "",
+            *([f"The paper: {PAPER[result['data']]}.", ""] if result["data"] in PAPER else []),
             *(depth_lines(result) if result["what"] == "depth" else strata_lines(result)),
         ]
         lines += ["After the last epoch:", ""]

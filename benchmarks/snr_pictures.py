@@ -6,11 +6,11 @@ Writes snr_weight.png, snr_map.png and snr_gate.png.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import torch
+from shared import parser_of
 
 from labeltrace.diagnostics.figures.style import BLACK, BLUE, COLOURS, LINES, ORANGE, new_figure, styled
 from labeltrace.diagnostics.snr import snr, snr_slope
@@ -23,7 +23,7 @@ DPI = 150
 
 def main() -> None:
     """Draw the three pictures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=IMAGES, help="folder of the pictures")
     out = parser.parse_args().out
     with styled():

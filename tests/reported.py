@@ -10,7 +10,7 @@ from PIL import Image
 
 import samples
 from labeltrace.audit import write_samples
-from labeltrace.data.noise.kinds import label_hash
+from labeltrace.data.noise.record import label_hash
 from labeltrace.engine import RunConfig
 from labeltrace.engine.config import dump_config
 

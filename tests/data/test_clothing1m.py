@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.sets.clothing1m import CLASSES, COUNTS, clothing1m_pairs, load_clothing1m
+from labeltrace.data.sets.clothing1m import CLASSES, CLOTHING1M, CLOTHING1M_VAL, COUNTS, clothing1m_pairs
 from labeltrace.data.sets.published import CLOTHING
 from labeltrace.data.views import ImageViews
 from layouts import arrange, build_clothing1m, clothing_key, text
@@ -18,7 +18,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_order_and_labels(root: Path) -> None:
-    data, on_val = load_clothing1m(root), load_clothing1m(root, test="val")
+    data, on_val = CLOTHING1M.load(root), CLOTHING1M_VAL.load(root)
     assert data.test is not None and on_val.test is not None and data.classes == CLASSES
     assert data.train.labels.tolist() == [i % 14 for i in range(28)] and data.train.id_of(3) == clothing_key(3)
     assert data.train.id_of(3) == "images/3/03/3,1003.jpg"
@@ -28,23 +28,23 @@ def test_order_and_labels(root: Path) -> None:
 
 
 def test_the_order_of_the_label_files_does_not_matter(root: Path) -> None:
-    before, pairs = load_clothing1m(root), clothing1m_pairs(root)
+    before, pairs = CLOTHING1M.load(root), clothing1m_pairs(root)
     for name in ("noisy_label_kv.txt", "clean_label_kv.txt"):
         lines = (root / name).read_text().splitlines()
         random.Random(0).shuffle(lines)
         text(root / name, lines)
-    after = load_clothing1m(root)
+    after = CLOTHING1M.load(root)
     assert after.train.labels.equal(before.train.labels) and list(after.train.ids or ()) == list(before.train.ids or ())
     assert all(one.equal(two) for one, two in zip(pairs, clothing1m_pairs(root), strict=True))
 
 
 @pytest.mark.parametrize("place", ["annotations", "label"])
 def test_where_the_text_files_are(place: str, root: Path) -> None:
-    before = load_clothing1m(root)
+    before = CLOTHING1M.load(root)
     (root / place).mkdir()
     for file in root.glob("*.txt"):
         file.rename(root / place / file.name)
-    assert load_clothing1m(root).train.labels.equal(before.train.labels)
+    assert CLOTHING1M.load(root).train.labels.equal(before.train.labels)
     assert clothing1m_pairs(root)[0].shape == (6,)
 
 
@@ -58,11 +58,11 @@ def test_a_key_without_a_label_is_named(root: Path) -> None:
     with (root / "noisy_train_key_list.txt").open("a") as file:
         file.write("images/0/00/7,7.jpg\n")
     with pytest.raises(DatasetError) as caught:
-        load_clothing1m(root, strict=False)
+        CLOTHING1M.load(root, strict=False)
     assert "1 keys have no label in noisy_label_kv.txt, 'images/0/00/7,7.jpg'" in str(caught.value)
     text(root / "noisy_label_kv.txt", ["images/9/99/9,9.jpg 0"])
     with pytest.raises(DatasetError, match=r"29 keys have no label .*, the first: 'images/0/00/0,1000.jpg', 'imag"):
-        load_clothing1m(root, strict=False)
+        CLOTHING1M.load(root, strict=False)
 
 
 def test_counts_and_labels(tmp_path: Path, root: Path) -> None:
@@ -73,12 +73,12 @@ def test_counts_and_labels(tmp_path: Path, root: Path) -> None:
     with pytest.raises(
         DatasetError, match=r"clean_label_kv.txt: .* 0..13 expected, 1 others found, 'images/9/99/9,9.jp"
     ):
-        load_clothing1m(root)
+        CLOTHING1M.load(root)
     (root / "clean_train_key_list.txt").unlink()
     with pytest.raises(
         DatasetError, match=r"clean_train: .*key_list.txt: no such file there, in annotations/ or in lab"
     ):
-        load_clothing1m(root)
+        CLOTHING1M.load(root)
 
 
 def test_official_counts(tmp_path: Path) -> None:
@@ -86,6 +86,6 @@ def test_official_counts(tmp_path: Path) -> None:
     with pytest.raises(
         DatasetError, match=r"noisy_train_key_list.txt: 1,000,000 keys expected, 28 found. Ask the auth"
     ):
-        load_clothing1m(tmp_path)
+        CLOTHING1M.load(tmp_path)
     with pytest.raises(DatasetError, match="37,497 images with both labels expected, 6 found"):
         clothing1m_pairs(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labeltrace.data.dataset import DatasetError
-from labeltrace.data.sets.food101n import food101n_verified, load_food101n
+from labeltrace.data.sets.food101n import FOOD101N, food101n_verified
 from labeltrace.data.sets.published import CLOTHING
 from labeltrace.data.views import ImageViews
 from layouts import FOODS, arrange, build_food101n, text
@@ -20,7 +20,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_order_and_labels(root: Path) -> None:
-    data = load_food101n(root)
+    data = FOOD101N.load(root)
     assert data.test is not None and (len(data.train), len(data.test)) == (202, 101)
     assert data.classes == tuple(FOODS)  # the order of classes.txt, without its header
     for split in (data.train, data.test):
@@ -33,14 +33,14 @@ def test_order_and_labels(root: Path) -> None:
 
 
 def test_classes_are_mapped_by_name(root: Path) -> None:
-    before = load_food101n(root).test
+    before = FOOD101N.load(root).test
     names = FOODS.copy()
     random.Random(0).shuffle(names)
     text(root / "food-101/meta/classes.txt", names)
-    after = load_food101n(root).test
+    after = FOOD101N.load(root).test
     assert before is not None and after is not None and after.labels.equal(before.labels)
     text(root / "Food-101N_release/meta/classes.txt", FOODS)  # a copy without the header line
-    assert load_food101n(root).classes == tuple(FOODS)
+    assert FOOD101N.load(root).classes == tuple(FOODS)
 
 
 def test_verified_labels(root: Path) -> None:
@@ -65,21 +65,21 @@ def test_one_of_two_archives(gone: str, part: str, root: Path) -> None:
     shutil.rmtree(root / gone)
     archive = "Food-101N_release.zip" if part == "train" else "food-101.tar.gz"
     with pytest.raises(DatasetError, match=rf"Food-101N {part}: .*{gone}: no such folder; found .* Get {archive}"):
-        load_food101n(root)
+        FOOD101N.load(root)
 
 
 def test_names_that_only_one_archive_has(root: Path) -> None:
     text(root / "food-101/meta/classes.txt", [*FOODS[:-1], "soup"])
     with pytest.raises(DatasetError, match=r"2 names are in the classes.txt of only one .* 'cheese_plate', 'soup'"):
-        load_food101n(root)
+        FOOD101N.load(root)
     with (root / "Food-101N_release/meta/imagelist.tsv").open("a") as file:
         file.write("soup/1.jpg\n")
     with pytest.raises(DatasetError, match=r"train: .*1 classes are not in .*classes.txt, 'soup'"):
-        load_food101n(root)
+        FOOD101N.load(root)
 
 
 def test_counts(tmp_path: Path) -> None:
     build_food101n(tmp_path)
     with pytest.raises(DatasetError, match=r"imagelist.tsv: 310,000 images or more expected, 202 found"):
-        load_food101n(tmp_path)
-    assert len(load_food101n(tmp_path, strict=False).train) == 202
+        FOOD101N.load(tmp_path)
+    assert len(FOOD101N.load(tmp_path, strict=False).train) == 202

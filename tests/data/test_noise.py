@@ -16,16 +16,15 @@ from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
 from labeltrace.data.noise import make as noise_make  # noqa: F401  (registers the kinds that need inputs)
 from labeltrace.data.noise.kinds import (
-    NoiseRecord,
     add_noise,
     flip_count,
-    label_hash,
     noises,
     pair,
     symmetric,
     symmetric_exact,
     symmetric_inclusive,
 )
+from labeltrace.data.noise.record import NoiseRecord, label_hash
 from labeltrace.errors import InputError
 
 CIFAR10_MAP = (0, 1, 0, 5, 7, 3, 6, 7, 8, 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labeltrace.data import noises
 from labeltrace.data.arrays import from_arrays
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise.kinds import add_noise, flip_count, label_hash, pair
+from labeltrace.data.noise.kinds import add_noise, flip_count, pair
 from labeltrace.data.noise.maps import (
     BLOCK_OF_5,
     SUPERCLASS_NEXT,
@@ -22,6 +22,7 @@ from labeltrace.data.noise.maps import (
     draw_rows,
     transition,
 )
+from labeltrace.data.noise.record import label_hash
 from labeltrace.data.sets.cifar import cifar100_coarse
 from labeltrace.errors import InputError
 

@@ -22,4 +22,4 @@ def test_reads_the_heads_of_files_only(tmp_path):
     found = overview(pictures.dataset(paths, side=16))
     assert found.train.sizes == ("20×20",) * 3 and found.train.unreadable == 1
     assert found.network_sees == (3, 16, 16)
-    assert found.to_dict()["train"]["samples"] == 4
+    assert found.train.samples == 4

@@ -49,7 +49,9 @@ def test_a_stopped_call_goes_on_and_parts_come_together(benchmark, monkeypatch, 
     call(benchmark, monkeypatch, tmp_path, *words, "--rates", "0.2", "0.5")
     found = json.loads((tmp_path / "results" / "diagnostics_depth_digits.json").read_text(encoding="utf-8"))
     assert {(row["rate"], row["epoch"]) for row in found["rows"]} == {(r, e) for r in (0.2, 0.5) for e in (1, 2)}
-    assert set(found["test_accuracy"]) == {"0.2", "0.5"}
+    assert {rate: set(after) for rate, after in found["after"].items()} == {
+        r: set(benchmark.AFTER) for r in ("0.2", "0.5")
+    }
     page = (tmp_path / "results" / "diagnostics.md").read_text(encoding="utf-8")
     for epoch in (1, 2):
         assert f"diagnostics/depth_digits_epoch{epoch}.png" in page

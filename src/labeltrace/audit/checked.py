@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labeltrace.audit.samples import class_names, values
 from labeltrace.audit.thresholds import Chosen, choose_thresholds
-from labeltrace.data.own.load import _told as told
+from labeltrace.data.own.load import told
 from labeltrace.data.own.part import words
 from labeltrace.data.own.table import LABELS, SUFFIXES, find_column, open_table
 from labeltrace.errors import InputError, nearest

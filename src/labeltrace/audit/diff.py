@@ -15,7 +15,7 @@ from labeltrace.audit.checked import find_ids
 from labeltrace.audit.decisions import RELABEL
 from labeltrace.audit.export import write_table
 from labeltrace.audit.samples import class_names, values
-from labeltrace.data.own.load import _told as told
+from labeltrace.data.own.load import told
 from labeltrace.data.own.table import open_table
 from labeltrace.errors import InputError, nearest
 from labeltrace.files import is_file

@@ -32,10 +32,9 @@ from labeltrace.data.options import ReadOptions
 from labeltrace.data.own import arrays
 from labeltrace.data.own.folder import read_folder
 from labeltrace.data.own.huggingface import is_huggingface
-from labeltrace.data.own.load import KINDS
-from labeltrace.data.own.load import _told as told
+from labeltrace.data.own.load import KINDS, told
 from labeltrace.data.own.numpy_files import load_npy, load_npz
-from labeltrace.data.own.part import words
+from labeltrace.data.own.part import strings, words
 from labeltrace.data.own.table import LABELS, PATHS, SUFFIXES, Table, TextTable, find_column, open_table, text_lines
 from labeltrace.errors import InputError
 from labeltrace.files import expanded, is_file, write_atomically
@@ -177,11 +176,7 @@ class TableLabels(LabelFile):
         """Also refuse another folder where the paths in the file would lead nowhere."""
         super().check_out(out)
         moved = out.absolute().parent.resolve() != self.path.absolute().parent.resolve()
-        if (
-            moved
-            and self.paths is not None
-            and any(not Path(path or "").is_absolute() for path in _strings(self.paths))
-        ):
+        if moved and self.paths is not None and any(not Path(path or "").is_absolute() for path in strings(self.paths)):
             raise InputError(
                 f"--out {out}: the paths in {self.path} start from its folder; put the new file into that folder too"
             )
@@ -287,7 +282,7 @@ class NpzLabels(LabelFile):
         if name is None:
             raise InputError(f"{path}: no labels ({', '.join(arrays.LABELS)}); name their file with --labels")
         self.name, self.array = name, found[name]
-        truth = next((found[folded[usual]] for usual in arrays.TRUTH if usual in folded), None)
+        truth = arrays.find_array(found, arrays.TRUTH)
         known = None if truth is None else words(truth, f"{path}: true labels")
         known = None if known is None else pc.if_else(pc.equal(known, str(UNKNOWN)), None, known)
         super().__init__(path, words(self.array, f"{path}: labels"), _npz_ids(found, path), known)
@@ -329,7 +324,7 @@ class FolderLabels(LabelFile):
             writer.writerow(["id", "path", "label", *(["split"] if split else [])])
             for name, part in self.parts.items():
                 changed = changes if name == "train" else {}
-                for row, (sample, label) in enumerate(zip(part.ids or (), _strings(part.labels), strict=True)):
+                for row, (sample, label) in enumerate(zip(part.ids or (), strings(part.labels), strict=True)):
                     path = sample if start == "." else f"{start}/{sample}"
                     writer.writerow([sample, path, changed.get(row, label), *([name] if split else [])])
 
@@ -362,10 +357,5 @@ def retyped(array: NDArray[Any], changes: Mapping[int, str], path: Path) -> NDAr
 
 
 def _npz_ids(found: Mapping[str, NDArray[Any]], path: Path) -> Any:
-    folded = {name.casefold(): array for name, array in found.items()}
-    ids = next((folded[usual] for usual in arrays.IDS if usual in folded), None)
+    ids = arrays.find_array(found, arrays.IDS)
     return None if ids is None else words(ids, f"{path}: ids")
-
-
-def _strings(column: Any) -> Iterable[Any]:
-    return (value for chunk in column.chunks for value in chunk.to_pylist())

@@ -25,10 +25,10 @@ from labeltrace.bench.memory import PeakMemory
 from labeltrace.data.cache import open_cache
 from labeltrace.data.feed import Feed
 from labeltrace.data.images import ImageFiles
+from labeltrace.data.sizing import MEAN, STD
 from labeltrace.data.views import ImageViews
 
 BATCH, STORED, SEEN = 64, 256, 224
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 DISTINCT = 64  # pictures that are made; the rest are copies under other names
 
 MEMORY = ("peak_bytes", "usual_bytes")
@@ -41,7 +41,7 @@ WAYS = {
 
 
 def bench_data(
-    counts: list[int], width: int, height: int, workers: int, note: Callable[[str], None], repeats: int = 3
+    counts: list[int], width: int, height: int, workers: int, note: Callable[[str], None], repeats: int
 ) -> list[dict[str, Any]]:
     """Measure every way over folders of JPEG files; the ways take turns, the best of the repeats counts.
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from labeltrace.audit import read_samples, samples_table, write_samples
+from labeltrace.bench.cpu import Note
 from labeltrace.data import Split
 from labeltrace.engine import Judgement, Trained
 from labeltrace.errors import InputError
@@ -41,7 +42,6 @@ READ = 64  # samples that a step reads from the memory
 MOST_PASSES, ENOUGH = 5, 2.0  # passes over one size at most; none is begun after this many seconds
 
 Work = Callable[[], int]  # does the work and returns the bytes of its result
-Note = Callable[[int, int, str], None]  # (done, of how many, what comes next)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def show(
     except OSError as error:
         raise InputError(f"--sheet {sheet}: {error.strerror or error}") from None
     if as_json:
-        print_json({**found.to_dict(), "sheet": str(sheet)})
+        print_json({**asdict(found), "sheet": str(sheet)})
         return
     console.print(f"{found.name}: {len(found.classes)} classes; a network sees {list(found.network_sees)}")
     for name, part in (("train", found.train), ("test", found.test)):

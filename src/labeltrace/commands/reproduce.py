@@ -77,8 +77,7 @@ def reproduce(
     tables = {name: load_table(name) for name in what}
     cells = pick(list(tables.values()), only or [])
     results = results or results_file(what)
-    bench = None if device == "cpu" else results.parent / "bench_gpu.json"
-    lines = read_lines(results)
+    bench, lines = results.parent / "bench_gpu.json", read_lines(results)
     planned = plan_runs(
         cells, _seeds(seeds), out, lines, epochs=epochs, bench=bench, root=root, device=device, weights=weights
     )

@@ -73,11 +73,12 @@ def review(
 
 def _export(run: Path, export: Path, only_reviewed: bool, trust: tuple[float, float] | None, as_json: bool) -> None:
     from labeltrace.audit import read_samples
+    from labeltrace.audit.decisions import KEEP, RELABEL
     from labeltrace.audit.export import check_file
     from labeltrace.audit.samples import decided_by
     from labeltrace.engine import RunFolder
     from labeltrace.review.merge import reviewed_diff
-    from labeltrace.review.store import KEEP, RELABEL, SKIP, Store
+    from labeltrace.review.store import SKIP, Store
 
     check_file(export, "--export", (".csv",))
     folder = RunFolder.open(run)

@@ -102,6 +102,7 @@ def train(
         tensorboard=tensorboard or None, read=read or None,
     )  # fmt: skip
     with resumable() as place:
+        from labeltrace.audit.summary import decision_counts
         from labeltrace.engine import Reporter, load_config
         from labeltrace.engine.config import WHERE
         from labeltrace.progress import Bars
@@ -133,8 +134,7 @@ def train(
     for name, value in found.items():
         shown = "–" if math.isnan(value) else f"{100 * value:.2f} %"
         console.print(f"{name.replace('_', ' '):>20}  {shown}")
-    counts = {entry["values"]: entry["counts"] for entry in table["decision"].value_counts().to_pylist()}
-    console.print(", ".join(f"{decision} {counts.get(decision, 0)}" for decision in ("keep", "relabel", "review")))
+    console.print(", ".join(f"{decision} {count}" for decision, count in decision_counts(table).items()))
     console.print(f"{folder}/  {file_names(folder)}", soft_wrap=True)
 
 

@@ -90,8 +90,8 @@ class TraceConfig(StructureSettings):
         return self.start if self.pseudo_start is None else self.pseudo_start
 
 
-#: The paper's ablation rows (diagnostics page, part A). `obs_only` and `coupled_null` are one computation: the paper
-#: gives them two names and two numbers.
+#: The paper's ablation rows. `obs_only` and `coupled_null` are one computation: the paper gives them two names and two
+#: numbers.
 VARIANTS: dict[str, TraceConfig] = {
     "paper": TraceConfig(),
     "no_structure": TraceConfig(structure=False),

@@ -61,12 +61,11 @@ def from_arrays(
     return Dataset(name, train, held_out, names, views)
 
 
-def as_inputs(inputs: ArrayLike | Tensor, layout: str | None = None) -> Tensor:
+def as_inputs(inputs: ArrayLike | Tensor) -> Tensor:
     """Return a copy of images as uint8 [N, C, H, W], or of features as float32 [N, D].
 
     Args:
         inputs: as `from_arrays` takes them.
-        layout: "NHWC", "NCHW" or "NHW", where the shape alone does not tell.
 
     Raises:
         DatasetError: for another type or shape.
@@ -74,7 +73,7 @@ def as_inputs(inputs: ArrayLike | Tensor, layout: str | None = None) -> Tensor:
     >>> as_inputs(np.zeros((2, 8, 8, 3), np.uint8)).shape
     torch.Size([2, 3, 8, 8])
     """
-    return _inputs(inputs, layout)[0]
+    return _inputs(inputs, None)[0]
 
 
 def _array(values: ArrayLike | Tensor) -> NDArray[Any]:

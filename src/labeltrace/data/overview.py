@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -53,10 +52,6 @@ class Overview:
     train: PartOverview
     test: PartOverview | None
     network_sees: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
 
 def overview(dataset: Dataset) -> Overview:

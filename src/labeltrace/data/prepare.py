@@ -6,7 +6,7 @@ What is decoded stays: in memory where the set fits, in the cache on disk where 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from labeltrace.data.cache import GIGABYTE, open_cache
-from labeltrace.data.dataset import Dataset, DatasetError
+from labeltrace.data.dataset import Dataset, DatasetError, Split
 from labeltrace.data.decode import BadImage
 from labeltrace.data.images import Images
 from labeltrace.data.options import ReadOptions
@@ -58,20 +58,9 @@ def prepare(dataset: Dataset, read: ReadOptions, progress: Progress | None = Non
         WorkerDied: a process that reads images was killed.
     """
     parts = {"train": dataset.train, "test": dataset.test}
-    waiting = [part for part, split in parts.items() if split is not None and isinstance(split.inputs, Images)]
-    total, done = sum(len(parts[part] or ()) for part in waiting), 0
     skipped: list[Skipped] = []
-    for part in waiting:
-        split = parts[part]
-        assert split is not None
-
-        def tell(count: int, before: int = done) -> None:
-            if progress is not None:
-                progress(before + count, total)
-
-        assert isinstance(split.inputs, Images)
-        pixels, bad = read_images(split.inputs, read, tell)
-        done += len(split)
+    for part, split, images, tell in unread(dataset, progress):
+        pixels, bad = read_images(images, read, tell)
         if len(bad) == len(split):
             first = next(iter(bad.values()))
             raise DatasetError(
@@ -83,6 +72,24 @@ def prepare(dataset: Dataset, read: ReadOptions, progress: Progress | None = Non
         skipped += [Skipped(part, error.name, error.reason) for error in bad.values()]
     assert parts["train"] is not None
     return replace(dataset, train=parts["train"], test=parts["test"]), skipped
+
+
+def unread(dataset: Dataset, progress: Progress | None) -> Iterator[tuple[str, Split, Images, Callable[[int], None]]]:
+    """Yield each part whose images are still to be read, them, and whom to tell how many of the part have been."""
+    parts = [
+        (part, split, split.inputs)
+        for part, split in (("train", dataset.train), ("test", dataset.test))
+        if split is not None and isinstance(split.inputs, Images)
+    ]
+    total, done = sum(len(images) for _, _, images in parts), 0
+    for part, split, images in parts:
+
+        def tell(count: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + count, total)
+
+        yield part, split, images, tell
+        done += len(images)
 
 
 def read_images(

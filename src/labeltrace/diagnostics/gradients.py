@@ -23,16 +23,16 @@ LEAST = 1e-10  # a batch whose clean gradient is shorter says nothing
 BATCHES, BATCH = 50, 128  # ours; the paper says "the same batch"
 
 
-def sensitivity(noisy: Tensor, clean: Tensor, eps: float = EPS) -> float:
+def sensitivity(noisy: Tensor, clean: Tensor) -> float:
     """Return ‖noisy − clean‖ / (‖clean‖ + ε) of two gradients [P].
 
     >>> sensitivity(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0]))
     1.25
     """
-    return float((noisy - clean).norm() / (clean.norm() + eps))
+    return float((noisy - clean).norm() / (clean.norm() + EPS))
 
 
-def projection_ratio(noisy: Tensor, clean: Tensor, eps: float = EPS) -> float:
+def projection_ratio(noisy: Tensor, clean: Tensor) -> float:
     """Return ⟨n, d⟩ / (‖n‖·‖d‖ + ε), d = n − c: the share of the noisy gradient along the direction of the noise.
 
     In [−1, 1]; 0 where both gradients agree. The paper names P9 but does not define it; this definition is ours.
@@ -41,16 +41,16 @@ def projection_ratio(noisy: Tensor, clean: Tensor, eps: float = EPS) -> float:
     0.707107
     """
     noise = noisy - clean
-    return float(noisy @ noise / (noisy.norm() * noise.norm() + eps))
+    return float(noisy @ noise / (noisy.norm() * noise.norm() + EPS))
 
 
-def orthogonal_share(noisy: Tensor, clean: Tensor, eps: float = EPS) -> float:
+def orthogonal_share(noisy: Tensor, clean: Tensor) -> float:
     """Return √(1 − cos²(n, c)): another reading of P9, the share of the noisy gradient across the clean one.
 
     >>> round(orthogonal_share(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0])), 6)
     0.8
     """
-    cosine = float(noisy @ clean / (noisy.norm() * clean.norm() + eps))
+    cosine = float(noisy @ clean / (noisy.norm() * clean.norm() + EPS))
     return math.sqrt(max(0.0, 1 - cosine**2))
 
 

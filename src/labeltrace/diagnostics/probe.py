@@ -10,12 +10,10 @@ from labeltrace.diagnostics.values import mean, undefined
 from labeltrace.errors import InputError
 
 L2 = 1e-4  # ours, as the optimiser: the paper says "a linear classifier"
-ITERATIONS = 200
+ITERATIONS = 200  # of L-BFGS, at most
 
 
-def linear_probe(
-    train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor, *, l2: float = L2, iterations: int = ITERATIONS
-) -> float:
+def linear_probe(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor, *, l2: float = L2) -> float:
     """Return the test accuracy of multinomial logistic regression on features.
 
     Minimises mean cross-entropy + l2/2·‖W‖² (the bias is free) by full-batch L-BFGS in float64, from zero, on features
@@ -27,7 +25,6 @@ def linear_probe(
         test: [M, D].
         test_labels: [M].
         l2: weight of the penalty.
-        iterations: of L-BFGS, at most.
 
     >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
     >>> linear_probe(x, torch.tensor([0, 0, 1, 1]), torch.tensor([[-0.5], [0.1]]), torch.tensor([0, 1]))
@@ -45,7 +42,7 @@ def linear_probe(
     weight = train.new_zeros(classes, train.shape[1], requires_grad=True)
     bias = train.new_zeros(classes, requires_grad=True)
     optimizer = torch.optim.LBFGS(
-        [weight, bias], max_iter=iterations, tolerance_grad=1e-6, tolerance_change=0.0, line_search_fn="strong_wolfe"
+        [weight, bias], max_iter=ITERATIONS, tolerance_grad=1e-6, tolerance_change=0.0, line_search_fn="strong_wolfe"
     )
 
     def closure() -> Tensor:

@@ -154,12 +154,12 @@ def reliability_table(
     return told(rows, "subset", "reliability")
 
 
-def mismatch_curve(v: Verdicts, bins: int = BINS) -> list[Row]:
+def mismatch_curve(v: Verdicts) -> list[Row]:
     """Return a row per bin of the score: right labels, right pseudo targets, how often those repeat a wrong label."""
-    place, rows = bin_of(v.score, bins), []
-    for number in range(bins):
+    place, rows = bin_of(v.score), []
+    for number in range(BINS):
         part = v.at(place == number)
-        row: Row = {"midpoint": round((number + 0.5) / bins, 6), **_counts(part)}
+        row: Row = {"midpoint": round((number + 0.5) / BINS, 6), **_counts(part)}
         row |= {"observed_correct": mean(~part.noisy), "pseudo_accuracy": pseudo_accuracy(part)}
         rows.append({**row, "follow_noisy": follow_noisy(part)})
     return told(rows, "midpoint", "mismatch by bin")

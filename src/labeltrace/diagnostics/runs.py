@@ -176,13 +176,12 @@ class Run:
             feed.close()
 
 
-def gradient_batches(run: Run, count: int = BATCHES, size: int = BATCH) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def gradient_batches(run: Run, count: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield random training batches (inputs, observed, truth), drawn by the run's seed."""
     split, truth = run.train, _train_truth(run)
     rng = np.random.default_rng(run.config.seed)
-    rows = [
-        torch.from_numpy(np.sort(rng.choice(len(split), min(size, len(split)), replace=False))) for _ in range(count)
-    ]
+    size = min(BATCH, len(split))
+    rows = [torch.from_numpy(np.sort(rng.choice(len(split), size, replace=False))) for _ in range(count)]
     for row, inputs in zip(rows, run.batches(split, rows), strict=True):
         yield inputs, split.labels[row].to(run.device), truth[row].to(run.device)
 

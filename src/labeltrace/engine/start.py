@@ -12,7 +12,7 @@ import torch
 from labeltrace import __version__
 from labeltrace.data import Dataset, save_noise
 from labeltrace.data.names import Names
-from labeltrace.data.noise.kinds import label_hash
+from labeltrace.data.noise.record import label_hash
 from labeltrace.data.prepare import write_skipped
 from labeltrace.engine.config import dump_config
 from labeltrace.engine.device import device_name

@@ -105,11 +105,7 @@ def _effect(one: Difference) -> list[str]:
 
 def of_table(name: str) -> Callable[[Sequence[Line], Sequence[Table]], str]:
     """Return what makes the effects of one table alone."""
-
-    def made(lines: Sequence[Line], tables: Sequence[Table]) -> str:
-        return effects(lines, [table for table in tables if table.name == name])
-
-    return made
+    return lambda lines, tables: effects(lines, [table for table in tables if table.name == name])
 
 
 def signals(lines: Sequence[Line], tables: Sequence[Table]) -> str:

@@ -91,7 +91,6 @@ def write_pairs(path: Path, pairs: Sequence[Pair]) -> int:
     """Add pairs to a file, in place of those of the same two runs; return how many it holds now."""
     found = {(pair["base"], pair["other"]): pair for pair in [*read_pairs(path), *pairs]}
     text = "".join(json.dumps(pair, ensure_ascii=False, allow_nan=False) + "\n" for pair in found.values())
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return len(found)
 

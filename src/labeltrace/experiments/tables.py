@@ -8,7 +8,7 @@ the row's numbers as printed, `_` where the paper leaves a place blank; columns 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ def read_table(path: Path) -> Table:
     table = Table(
         path.stem, file.title, file.label, file.about, tuple(file.rows), tuple(file.columns), tuple(cells), ()
     )
-    return Table(**{**vars(table), "pairs": tuple(_pairs(path.name, file, table))})
+    return replace(table, pairs=tuple(_pairs(path.name, file, table)))
 
 
 def _cell(table: str, file: _File, row_name: str, column_name: str, published: str) -> Cell:

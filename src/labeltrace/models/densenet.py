@@ -6,9 +6,8 @@ times the growth, transitions that halve the width. What differs: the stem is th
 3x3 convolution of stride 1 to twice the growth, with neither BatchNorm nor max pooling after it, so a 32-pixel image
 reaches the last block as 4x4. Initialisation is torch's default (the paper: He's). No dropout.
 
-Stages (methods/diagnostics.md, C.0): layer1..3 are a dense block and the transition after it, layer4 is the last block
-and the final BatchNorm. The ReLU after that BatchNorm belongs to the head, so all four features are of one kind (none
-has passed an activation).
+Stages: layer1..3 are a dense block and the transition after it, layer4 is the last block and the final BatchNorm. The
+ReLU after that BatchNorm belongs to the head, so all four features are of one kind (none has passed an activation).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from labeltrace.errors import InputError
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 from labeltrace.models.resnet import conv3x3
 
 GROWTH = 32
@@ -107,11 +106,8 @@ class DenseNet(nn.Module):
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W], H and W at least 8."""
         x = self.conv1(x)
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.fc(pool(torch.relu(x), "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.fc(pool(torch.relu(x), "gap")), features)
 
 
 def densenet121(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> DenseNet:

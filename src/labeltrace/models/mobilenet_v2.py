@@ -6,9 +6,9 @@ the table, are 1, the usual adaptation to CIFAR, so a 32-pixel image reaches the
 block has a shortcut only where it keeps the shape, and it is the identity (some CIFAR codes add a convolution where
 the width alone changes). No dropout before the head. Initialisation is torch's default (the paper gives none).
 
-Stages (methods/diagnostics.md, C.0): the inverted residuals are cut where the resolution changes, rows 1-2, 3, 4-5 and
-6-7 of the table, so layer1..4 end 24, 32, 96 and 320 wide. Their outputs are linear bottlenecks: no feature has passed
-an activation. The convolution to 1,280 channels after them belongs to the head.
+Stages: the inverted residuals are cut where the resolution changes, rows 1-2, 3, 4-5 and 6-7 of the table, so layer1..4
+end 24, 32, 96 and 320 wide. Their outputs are linear bottlenecks: no feature has passed an activation. The convolution
+to 1,280 channels after them belongs to the head.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 from labeltrace.models.resnet import conv3x3
 
 STEM_WIDTH = 32
@@ -100,11 +100,8 @@ class MobileNetV2(nn.Module):
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W]."""
         x = self.stem(x)
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.fc(pool(self.last(x), "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.fc(pool(self.last(x), "gap")), features)
 
 
 def mobilenet_v2(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> MobileNetV2:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from labeltrace.errors import InputError, nearest
 
@@ -55,7 +56,7 @@ def pool(feature: Tensor, pooling: str) -> Tensor:
 
     Args:
         feature: [B, D] or [B, D, ...].
-        pooling: "gap" (TRACE's default here, DESIGN.md 3.2) or "flatten".
+        pooling: "gap" (TRACE's default here) or "flatten".
 
     Returns:
         [B, D] for "gap", [B, D * ...] for "flatten"; a [B, D] feature is returned as it is.
@@ -76,3 +77,18 @@ def pool(feature: Tensor, pooling: str) -> Tensor:
     if feature.ndim == 2:
         return feature
     return feature.flatten(2).mean(dim=2) if pooling == "gap" else feature.flatten(1)
+
+
+def walk(x: Tensor, stages: Iterable[nn.Module], pooling: str) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return what comes out of the last of `stages`, one after another, and the pooled output of each.
+
+    >>> import torch
+    >>> x, features = walk(torch.ones(2, 3, 4, 4), (nn.Identity(), nn.MaxPool2d(2)), "gap")
+    >>> x.shape, [tuple(feature.shape) for feature in features]
+    (torch.Size([2, 3, 2, 2]), [(2, 3), (2, 3)])
+    """
+    features = []
+    for stage in stages:
+        x = stage(x)
+        features.append(pool(x, pooling))
+    return x, tuple(features)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 from labeltrace.models.resnet import WIDTHS, conv3x3, make_stage
 
 
@@ -78,11 +78,8 @@ class PreActResNet(nn.Module):
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W]."""
         x = torch.relu(self.bn1(self.conv1(x)))
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.linear(pool(x, "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.linear(pool(x, "gap")), features)
 
 
 def preact_resnet18(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> PreActResNet:

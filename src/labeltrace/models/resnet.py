@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 
 WIDTHS = (64, 128, 256, 512)
 
@@ -161,11 +161,8 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W]."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.fc(pool(x, "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.fc(pool(x, "gap")), features)
 
 
 def resnet18(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> ResNet:

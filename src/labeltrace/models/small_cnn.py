@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 from labeltrace.models.resnet import conv3x3
 
 WIDTHS = (32, 64, 96, 128)
@@ -56,11 +56,8 @@ class SmallCNN(nn.Module):
 
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W]."""
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.fc(pool(x, "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.fc(pool(x, "gap")), features)
 
 
 def small_cnn(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> SmallCNN:

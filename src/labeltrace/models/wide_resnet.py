@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling, pool
+from labeltrace.models.output import Output, check_pooling, pool, walk
 from labeltrace.models.preact_resnet import PreActBlock
 from labeltrace.models.resnet import conv3x3, make_stage
 
@@ -77,11 +77,8 @@ class WideResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Output:
         """Return logits [B, C] and four features for images [B, channels, H, W]."""
-        features = []
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-            features.append(pool(x, self.pooling))
-        return Output(self.fc(pool(torch.relu(self.bn(x)), "gap")), tuple(features))
+        x, features = walk(x, (self.layer1, self.layer2, self.layer3, self.layer4), self.pooling)
+        return Output(self.fc(pool(torch.relu(self.bn(x)), "gap")), features)
 
 
 def wrn28_10(num_classes: int, input_shape: tuple[int, ...], pooling: str = "gap") -> WideResNet:

@@ -234,7 +234,7 @@ def _facts(run: Run, history: list[dict[str, Any]]) -> dict[str, str]:
         versions.insert(1, f"({environment['revision']})")
     facts = {
         "Data": f"{config.data}{subset}: {run.samples.num_rows:,} training samples, {classes:,} classes",
-        "Noise": _noise(run, environment.get("noise")),
+        "Noise": _noise(environment.get("noise")),
         "Method": run.method,
         "Network": network,
         "Epochs": f"{len(history):,}" + (f" of {config.epochs:,}" if config.epochs not in (None, len(history)) else ""),
@@ -250,7 +250,7 @@ def _facts(run: Run, history: list[dict[str, Any]]) -> dict[str, str]:
     return {name: str(words) for name, words in facts.items() if words}
 
 
-def _noise(run: Run, record: dict[str, Any] | None) -> str:
+def _noise(record: dict[str, Any] | None) -> str:
     if record is None:
         return "none added; the labels are used as they are"
     nominal = "" if record.get("nominal") is None else f", nominal rate {record['nominal']:g}"

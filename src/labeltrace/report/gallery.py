@@ -30,7 +30,7 @@ def pick(table: pa.Table, seed: int = 0, count: int = OF_EACH) -> list[int]:
     return chosen
 
 
-def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: int = 0) -> None:
+def draw_gallery(table: pa.Table, split: Split, path: Path, title: str) -> None:
     """Draw a dozen samples of an image set to a PNG file.
 
     Args:
@@ -38,7 +38,6 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: in
         split: the training images in the order of the table.
         path: where the picture goes.
         title: over it.
-        seed: of the draw of samples.
 
     Raises:
         InputError: the inputs are no images, or matplotlib is not installed.
@@ -49,7 +48,7 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str, seed: in
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("matplotlib is not installed: pip install 'labeltrace[plots]'") from None
-    names, rows = class_names(table), pick(table, seed)
+    names, rows = class_names(table), pick(table)
     figure = Figure(figsize=(9.6, 8.4), layout="constrained")
     figure.suptitle(title, fontsize=12, parse_math=False)
     axes = figure.subplots(3, 4, squeeze=False).ravel()

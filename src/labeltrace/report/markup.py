@@ -45,19 +45,18 @@ def tag(name: str, *children: Child, **attributes: str | float | None) -> Html:
     return Html(start if name in VOID else f"{start}{join(*children)}</{name}>")
 
 
-def table(caption: str, head: list[str], rows: list[list[Child]], *, first: str = "row", class_: str = "") -> Html:
+def table(caption: str, head: list[str], rows: list[list[Child]], *, class_: str = "") -> Html:
     """Return a table in a box that scrolls by itself (also by keys) where the page is too narrow.
 
     Args:
         caption: what it shows; it also names the box.
         head: headings of the columns.
         rows: cells; the first of a row is its heading.
-        first: scope of these.
         class_: of the table.
     """
     headings = tag("tr", *(tag("th", word, scope="col") for word in head))
     body = (
-        tag("tr", tag("th", row[0], scope=first), *(c if _is_cell(c) else tag("td", c) for c in row[1:]))
+        tag("tr", tag("th", row[0], scope="row"), *(c if _is_cell(c) else tag("td", c) for c in row[1:]))
         for row in rows
     )
     whole = tag(

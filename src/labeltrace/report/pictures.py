@@ -44,19 +44,18 @@ class Card:
     words: str = ""
 
 
-def draw_cards(table: pa.Table, split: Split | None, count: int, seed: int = 0) -> list[Card]:
+def draw_cards(table: pa.Table, split: Split | None, count: int) -> list[Card]:
     """Return up to `count` cards of each decision, the most suspicious labels first.
 
     Args:
         table: samples table of the run.
         split: its training data in the order of the table; None for cards without pictures.
         count: of each decision.
-        seed: of the draw.
 
     Raises:
         InputError: the data holds other samples than the table.
     """
-    rows = pick(table, seed, count)
+    rows = pick(table, count=count)
     part = table.take(rows)
     order = worst_first(rankings[DEFAULT](part))
     names = class_names(table)

@@ -21,6 +21,7 @@ DECISIONS = (DOUBTED, "review", "relabel", "keep", "all")
 OPEN, SKIPPED, DECIDED = range(3)
 STATES = {"all": None, "open": OPEN, "skipped": SKIPPED, "decided": DECIDED}
 MOVES = ("here", "next", "previous")
+AHEAD = 4  # rows that are named because they come next
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ class Queue:
         decisions: Iterable[Event],
         row: int | None = None,
         move: str = "here",
-        ahead: int = 4,
     ) -> Place:
         """Return where a move leads.
 
@@ -97,7 +97,6 @@ class Queue:
             decisions: that hold.
             row: of the sample to start from; None for before the first.
             move: here (the sample itself, in the selection or not), next or previous. Behind the last comes the first.
-            ahead: rows to name that come next.
 
         Raises:
             InputError: a row or a move that there is not.
@@ -114,7 +113,7 @@ class Queue:
         total, decided, skipped = int(wanted.sum()), *(int((state[wanted] == s).sum()) for s in (DECIDED, SKIPPED))
         if place is None:
             return Place(None, 0, total, decided, skipped, [])
-        following = candidates[np.searchsorted(candidates, place, side="right") :][:ahead]
+        following = candidates[np.searchsorted(candidates, place, side="right") :][:AHEAD]
         position = int(wanted[: place + 1].sum()) if wanted[place] else 0
         return Place(int(self.order[place]), position, total, decided, skipped, self.order[following].tolist())
 

@@ -69,7 +69,7 @@ class ReviewServer:
         self._socket = _listen(self.host, port)
         self.port: int = self._socket.getsockname()[1]
         try:
-            self.store = Store.of_run(run.folder.path, self.table)
+            self.store = Store(run.folder.review, self.table)
         except InputError:
             self._socket.close()
             raise

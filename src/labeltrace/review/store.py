@@ -18,12 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from labeltrace.audit.decisions import KEEP, RELABEL
 from labeltrace.audit.samples import values
 from labeltrace.data.noise.record import label_hash
-from labeltrace.engine import RunFolder
 from labeltrace.errors import InputError
 
-KEEP, RELABEL, SKIP, UNDO = "keep", "relabel", "skip", "undo"
+SKIP, UNDO = "skip", "undo"
 ACTIONS = (KEEP, RELABEL, SKIP)
 VERSION = 1  # of the tables
 PATIENCE = 10  # seconds to wait for another process that is writing
@@ -106,11 +106,6 @@ class Store:
                 self._before = connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0]
         except sqlite3.Error as error:
             raise InputError(f"{path}: decisions cannot be kept here ({error})") from None
-
-    @classmethod
-    def of_run(cls, path: Path, table: pa.Table) -> Store:
-        """Open the store of a run folder."""
-        return cls(RunFolder.open(path).review, table)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -23,7 +23,7 @@ def apply_noise_file(
 
     Args:
         dataset: with clean training labels.
-        path: a file of `labeltrace noise` or `save_noise`, or one of another code, see `noise_formats`.
+        path: a file of `labeltrace noise` or `save_noise`, or one of another code, see `labeltrace.data.noise.formats`.
         foreign: name → dataset, called where the file replaces images by those of another dataset.
 
     Raises:

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltrace.data.dataset import Dataset
-from labeltrace.data.noise.record import (  # noqa: F401  (records and files are importable from here too)
-    Labels,
-    NoiseRecord,
-    label_hash,
-    load_noise,
-    save_noise,
-)
+from labeltrace.data.noise.record import Labels, NoiseRecord
 from labeltrace.errors import InputError
 from labeltrace.registry import Registry
 

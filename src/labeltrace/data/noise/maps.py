@@ -2,7 +2,7 @@
 
 "Asymmetric 40 %" names one map of CIFAR-10 (`pair_map` of the dataset) but three ways to choose what flips:
 
-- `per-class exact`: `labeltrace.data.noise.pair` with a map (CT);
+- `per-class exact`: `labeltrace.data.noise.kinds.pair` with a map (CT);
 - `transition matrix`: `asymmetric`, each label of a class that moves flips with the rate (Patrini-style code, DISC);
 - `global exact`: `asymmetric_global`, a share of all labels is chosen, and those whose class stays are chosen in vain
   (DivideMix, RoLR, ANNE, CrossSplit).

@@ -39,8 +39,8 @@ def read_arrays(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
         return with_labels(part, read), None
     arrays = load_npz(path, {*INPUTS, *LABELS, *TEST_INPUTS, *TEST_LABELS, *TRUTH, *IDS})
     inputs = _required(arrays, INPUTS, "inputs", path)
-    labels = _find(arrays, LABELS)
-    truth, ids = _find(arrays, TRUTH), _find(arrays, IDS)
+    labels = find_array(arrays, LABELS)
+    truth, ids = find_array(arrays, TRUTH), find_array(arrays, IDS)
     if labels is None and read.labels is None:
         _required(arrays, LABELS, "labels", path)
     train = Part(
@@ -53,7 +53,7 @@ def read_arrays(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
     if labels is None:
         train = with_labels(train, read)
     _check_length(train, path)
-    test_inputs, test_labels = _find(arrays, TEST_INPUTS), _find(arrays, TEST_LABELS)
+    test_inputs, test_labels = find_array(arrays, TEST_INPUTS), find_array(arrays, TEST_LABELS)
     if test_inputs is None and test_labels is None:
         return train, None
     if test_inputs is None or test_labels is None:
@@ -72,13 +72,14 @@ def as_tensor(array: NDArray[Any], where: str) -> torch.Tensor:
         raise DatasetError(f"{where}: {error}") from None
 
 
-def _find(arrays: Mapping[str, NDArray[Any]], names: Sequence[str]) -> NDArray[Any] | None:
+def find_array(arrays: Mapping[str, NDArray[Any]], names: Sequence[str]) -> NDArray[Any] | None:
+    """Return the array that has the first of `names`, in any case; None where none has."""
     folded = {name.casefold(): array for name, array in arrays.items()}
     return next((folded[name] for name in names if name in folded), None)
 
 
 def _required(arrays: Mapping[str, NDArray[Any]], names: Sequence[str], what: str, path: Path) -> NDArray[Any]:
-    found = _find(arrays, names)
+    found = find_array(arrays, names)
     if found is None:
         raise DatasetError(f"{path}: no {what} ({', '.join(names)}); it holds {', '.join(arrays) or 'nothing'}")
     return found

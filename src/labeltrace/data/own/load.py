@@ -57,7 +57,7 @@ def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
     from labeltrace.data.own.huggingface import is_huggingface, read_huggingface
     from labeltrace.data.own.manifest import read_manifest
 
-    with _told(path):
+    with told(path):
         if path.is_dir():
             if read.labels is not None:
                 raise DatasetError(f"{path}: --labels goes with arrays and features; a folder carries its own labels")
@@ -73,7 +73,7 @@ def _read(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """Turn what the system says about a file into one sentence."""
     try:
         yield
@@ -90,7 +90,7 @@ def _read_test(path: Path, read: ReadOptions) -> Part:
 
     if path.suffix.lower() == ".npy":
         raise DatasetError(f"{path}: an .npy file carries no labels; put the test set into an .npz file with x and y")
-    with _told(path):
+    with told(path):
         if path.is_dir() and not is_huggingface(path):
             return read_classes(path, test=True)
     return _read(path, replace(read, labels=None))[0]

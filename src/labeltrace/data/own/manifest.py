@@ -17,7 +17,7 @@ from labeltrace.data.images import ImageFiles
 from labeltrace.data.names import Names
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.labels import with_labels
-from labeltrace.data.own.part import Part, words
+from labeltrace.data.own.part import Part, strings, words
 from labeltrace.data.own.splits import split_of, train_and_test
 from labeltrace.data.own.table import LABELS, PATHS, Table, find_column, numbers, open_table, vectors
 
@@ -49,12 +49,12 @@ def read_manifest(path: Path, read: ReadOptions) -> tuple[Part, Part | None]:
     part = Part(str(path), torch.empty(0), None, unit=table.unit, lines=lines)
     if paths is not None:
         files = _required(columns[paths], paths, part)
-        inputs: Any = ImageFiles(_strings(files), side=0, root=path.absolute().parent)
+        inputs: Any = ImageFiles(strings(files), side=0, root=path.absolute().parent)
     else:
         inputs = torch.from_numpy(_read_features(columns, features, part))
     ids: Names | None = inputs.names if paths is not None else None
     if name is not None:
-        ids = Names(_strings(_required(columns[name], name, part)))
+        ids = Names(strings(_required(columns[name], name, part)))
     part = replace(
         part,
         inputs=inputs,
@@ -101,10 +101,6 @@ def _required(column: Any, name: str, part: Part) -> Any:
     if column.null_count:
         raise DatasetError(f"{part.place(_first(pc.is_null(column)))}: no value in column {name!r}")
     return column
-
-
-def _strings(column: Any) -> Any:
-    return (value for chunk in column.chunks for value in chunk.to_pylist())
 
 
 def _check_distinct(column: Any, part: Part, what: str) -> None:

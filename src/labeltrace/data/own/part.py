@@ -6,7 +6,7 @@ of them is decided in one place for all kinds of files.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,6 +114,11 @@ def words(values: Any, what: str) -> Any:
     except pa.ArrowInvalid:
         raise DatasetError(f"{what} are not UTF-8; write them as UTF-8") from None
     return pc.if_else(pc.equal(column, ""), None, column)
+
+
+def strings(column: Any) -> Iterator[Any]:
+    """Yield the words of such an array, chunk by chunk."""
+    return (value for chunk in column.chunks for value in chunk.to_pylist())
 
 
 def _whole(column: Any, what: str) -> Any:

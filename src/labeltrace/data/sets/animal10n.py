@@ -16,10 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labeltrace.data.dataset import Dataset
 from labeltrace.data.decode import BadImage
 from labeltrace.data.images import Images
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder, found_in
 from labeltrace.data.sets.published import UNSCALED, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
@@ -35,24 +33,6 @@ _REMEDY = (
     "Ask for ANIMAL-10N at https://dm.kaist.ac.kr/datasets/animal-10n/ and unpack it so that the root holds training/ "
     "and testing/ (image release) or the .bin files (binary release)."
 )
-
-
-def load_animal10n(root: str | Path | None = None, read: ReadOptions | None = None, strict: bool = True) -> Dataset:
-    """Return ANIMAL-10N from the folder of its image release or its binary release.
-
-    Args:
-        root: the folder that holds training/ and testing/, or .bin files: those with "test" in their names and others.
-        read: how images are read.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong.
-
-    >>> load_animal10n("no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: ANIMAL-10N train and test: no-such-folder: no such folder. Ask for ANIMAL-...
-    """
-    return ANIMAL10N.load(root, read, strict)
 
 
 def _contents(folder: Folder) -> Contents:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from labeltrace.data.dataset import Dataset, Split, datasets
-from labeltrace.data.images import Images
+from labeltrace.data.dataset import Dataset, datasets
 from labeltrace.data.options import ReadOptions
-from labeltrace.data.prepare import Progress, read_images
+from labeltrace.data.prepare import Progress, read_images, unread
 from labeltrace.data.sets.layout import Finding, attempt, checks
 
 __all__ = ["Finding", "check_dataset", "check_images"]
@@ -54,17 +53,8 @@ def check_images(dataset: Dataset, read: ReadOptions | None = None, progress: Pr
     []
     """
     read = replace(read or ReadOptions(), bad_images="skip", memory_gb=0)
-    parts: dict[str, Split | None] = {"train": dataset.train, "test": dataset.test}
-    images = {part: split.inputs for part, split in parts.items() if split and isinstance(split.inputs, Images)}
-    total, done = sum(map(len, images.values())), 0
     found: list[Finding] = []
-    for part, files in images.items():
-
-        def tell(count: int, before: int = done) -> None:
-            if progress is not None:
-                progress(before + count, total)
-
-        _, bad = read_images(files, read, tell)
+    for part, _, images, tell in unread(dataset, progress):
+        _, bad = read_images(images, read, tell)
         found += [Finding(f"{dataset.name} {part}", Path(e.name), e.reason, _REMEDY) for e in bad.values()]
-        done += len(files)
     return found

@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labeltrace.data.dataset import Dataset
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder
 from labeltrace.data.sets.published import CLOTHING, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
@@ -29,27 +27,6 @@ _REMEDY = (
     "Ask the authors for Clothing1M (https://github.com/Cysu/noisy_label) and unpack it so that the root holds images/ "
     "and the key lists (or has them in annotations/ or label/)."
 )
-
-
-def load_clothing1m(
-    root: str | Path | None = None, read: ReadOptions | None = None, test: str = "test", strict: bool = True
-) -> Dataset:
-    """Return the million images with noisy labels, and clean ones to test on.
-
-    Args:
-        root: the folder that holds images/ and the key lists.
-        read: how images are read.
-        test: "test" (10,526 images) or "val" (14,313), on which a model is to be chosen.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong.
-
-    >>> load_clothing1m("no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: Clothing1M train and test: no-such-folder: no such folder. Ask the authors...
-    """
-    return {"test": CLOTHING1M, "val": CLOTHING1M_VAL}[test].load(root, read, strict)
 
 
 def clothing1m_pairs(root: str | Path, strict: bool = True) -> tuple[Tensor, Tensor]:

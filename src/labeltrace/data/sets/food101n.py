@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labeltrace.data.dataset import Dataset
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder, found_in
 from labeltrace.data.sets.published import CLOTHING, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
@@ -33,29 +31,11 @@ _TEST_REMEDY = (
 )
 
 
-def load_food101n(root: str | Path | None = None, read: ReadOptions | None = None, strict: bool = True) -> Dataset:
-    """Return Food-101N with the test images of Food-101, from the folder that holds both.
-
-    Args:
-        root: the folder that holds Food-101N_release/ and food-101/.
-        read: how images are read.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong.
-
-    >>> load_food101n("no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: Food-101N train and test: no-such-folder: no such folder. Get Food-101N_rel...
-    """
-    return FOOD101N.load(root, read, strict)
-
-
 def food101n_verified(root: str | Path, part: str = "val", strict: bool = True) -> tuple[Tensor, Tensor]:
     """Return for which training images people said whether the label is right, and what they said.
 
     Args:
-        root: as for `load_food101n`.
+        root: the folder that holds Food-101N_release/ and food-101/.
         part: "train" (52,868 images) or "val" (4,741), as the release divides them.
         strict: whether counts must be the official ones.
 

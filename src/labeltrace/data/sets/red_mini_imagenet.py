@@ -7,14 +7,10 @@ where it came from; of which class a web image is, if of any, the lists do not s
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
-from labeltrace.data.dataset import Dataset
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder
 from labeltrace.data.sets.published import UNSCALED, Contents, Listed, Published, absent
 from labeltrace.data.views import ImageViews
-from labeltrace.errors import InputError
 
 CLASSES = 100
 SIDE = 32
@@ -30,30 +26,6 @@ _REMEDY = (
     "Get the lists of dataset_no_images.zip and the images from https://google.github.io/controlled-noisy-web-labels/ "
     "and pass as root the folder that holds mini-imagenet/ with split/, all_images/ and validation/."
 )
-
-
-def load_red_mini_imagenet(
-    rate: str | float, root: str | Path | None = None, read: ReadOptions | None = None, strict: bool = True
-) -> Dataset:
-    """Return Red Mini-ImageNet with a published share of web images, brought to 32×32.
-
-    Args:
-        rate: one of `TRAIN`, such as 0.2.
-        root: `mini-imagenet` or the folder that holds it.
-        read: how images are read.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong; more than 1 % of the images, even if bad images are
-            skipped.
-
-    >>> load_red_mini_imagenet(0.2, "no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: Red Mini-ImageNet 0.2 train and test: no-such-folder: no such folder. Get...
-    """
-    if str(rate) not in RED_MINI_IMAGENET:
-        raise InputError(f"rate is {rate}; published are {', '.join(TRAIN)}")
-    return RED_MINI_IMAGENET[str(rate)].load(root, read, strict)
 
 
 def _contents(folder: Folder, rate: str) -> Contents:

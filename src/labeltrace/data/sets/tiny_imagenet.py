@@ -1,18 +1,16 @@
-"""Tiny-ImageNet: 200 classes of ImageNet at 64×64. Its labels are clean; wrong ones are made."""
+"""Tiny-ImageNet: 200 classes of ImageNet at 64×64. Its labels are clean; wrong ones are made.
+
+Its validation images are the test set, the unlabelled ones are not used.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from labeltrace.data.dataset import Dataset
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder
 from labeltrace.data.sets.published import IMAGENET, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
 
 CLASSES = 200
 PER_CLASS = 500  # training images of each class
-TEST_PER_CLASS = 50
 TEST = 10_000
 ANNOTATIONS = "val/val_annotations.txt"
 
@@ -20,24 +18,6 @@ _REMEDY = (
     "Get tiny-imagenet-200.zip from http://cs231n.stanford.edu/tiny-imagenet-200.zip, unpack it, leave val/ as it is, "
     "and pass as root the folder that holds tiny-imagenet-200/."
 )
-
-
-def load_tiny_imagenet(root: str | Path | None = None, read: ReadOptions | None = None, strict: bool = True) -> Dataset:
-    """Return Tiny-ImageNet; its validation images are the test set, the unlabelled ones are not used.
-
-    Args:
-        root: `tiny-imagenet-200` or the folder that holds it.
-        read: how images are read.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong.
-
-    >>> load_tiny_imagenet("no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: Tiny-ImageNet train and test: no-such-folder: no such folder. Get tiny-ima...
-    """
-    return TINY_IMAGENET.load(root, read, strict)
 
 
 def _contents(folder: Folder) -> Contents:

@@ -10,8 +10,6 @@ import re
 from functools import partial
 from pathlib import Path
 
-from labeltrace.data.dataset import Dataset
-from labeltrace.data.options import ReadOptions
 from labeltrace.data.sets.layout import Folder, found_in
 from labeltrace.data.sets.published import IMAGENET, Contents, Listed, Published
 from labeltrace.data.views import ImageViews
@@ -33,27 +31,6 @@ _IMAGENET_REMEDY = (
     f"Put the ILSVRC12 validation images of the {CLASSES} classes under imagenet/val/ in the root (a link will do), in "
     f"folders named 0 to {CLASSES - 1} or by wnid, or give their labels in imagenet_val.txt."
 )
-
-
-def load_webvision(
-    root: str | Path | None = None, read: ReadOptions | None = None, test: str = "webvision", strict: bool = True
-) -> Dataset:
-    """Return mini-WebVision from the folder of WebVision 1.0.
-
-    Args:
-        root: the folder that holds info/, google/ and val_images_256/.
-        read: how images are read.
-        test: "webvision", or "ilsvrc12" for its validation images under imagenet/val/.
-        strict: whether counts must be the official ones.
-
-    Raises:
-        DatasetError: for the first thing that is missing or wrong.
-
-    >>> load_webvision("no-such-folder")
-    Traceback (most recent call last):
-    labeltrace.data.dataset.DatasetError: mini-WebVision train and test: no-such-folder: no such folder. Get WebVi...
-    """
-    return {"webvision": WEBVISION, "ilsvrc12": WEBVISION_ILSVRC12}[test].load(root, read, strict)
 
 
 def _contents(folder: Folder, ilsvrc12: bool) -> Contents:
