@@ -1,8 +1,11 @@
 """`labeltrace.audit(X, y)`, and the audit of features in files."""
 
+import csv
 import inspect
 import json
+import pydoc
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +14,11 @@ import numpy as np
 import pytest
 
 import labeltrace
+import pictures
 from labeltrace.audit import class_names, detection, read_samples
 from labeltrace.cli import _main
+from labeltrace.data import load_dataset
+from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.numpy_files import load_npy
 from labeltrace.engine import RunFolder, load_config
 from labeltrace.errors import InputError
@@ -59,6 +65,42 @@ def test_the_call_says_what_it_takes():
 
     assert inspect.signature(labeltrace.audit) == inspect.signature(audit)
     assert list(inspect.signature(audit).parameters)[:2] == ["X", "y"]
+
+
+def test_help_shows_the_call_and_the_folder():
+    words = pydoc.render_doc(labeltrace.audit, renderer=pydoc.plaintext)
+    assert "labeltrace.audit(X: " in words and "read_samples(path" in words
+    for name in inspect.signature(labeltrace.audit).parameters:
+        assert f"\n        {name}: " in words
+
+
+def test_a_folder_of_photos_with_a_bad_one(tmp_path):
+    files = pictures.write(tmp_path / "photos", side=16)
+    bad = pictures.spoil(files[3])
+    quick = {"learner": "cross_entropy", "controller": None, "preset": "small", "epochs": 1, "device": "cpu"}
+    with pytest.raises(InputError, match=rf"{bad.name}: .* pass bad_images='skip'$"):
+        labeltrace.audit(tmp_path / "photos", **quick)
+    run = tmp_path / "run"
+    report = labeltrace.audit(tmp_path / "photos", **quick, image_size=8, bad_images="skip", run_dir=run)
+    assert [Path(name).name for name in report["id"]] == [path.name for path in files if path != bad]
+    config = load_config(RunFolder.open(run).config, {})
+    assert config.read == {"image_size": 8, "bad_images": "skip"} and config.preset == "small"
+
+
+def test_errors_name_parameters_and_not_flags(files):
+    (files / "odd.csv").write_text("a,b,fruit\n1,2,pear\n3,1,plum\n", encoding="utf-8")
+    with pytest.raises(InputError, match="name it with label_column"):
+        labeltrace.audit(files / "odd.csv")
+    with pytest.raises(InputError, match=r"no column 'x' \(label_column\): "):
+        labeltrace.audit(files / "odd.csv", label_column="x")
+    with pytest.raises(InputError, match="carries no labels; pass labels FILE"):
+        labeltrace.audit(files / "emb.npy")
+    with pytest.raises(InputError, match="bad_images: 'ignore', expected 'stop' or 'skip'"):
+        labeltrace.audit(files / "odd.csv", label_column="fruit", bad_images="ignore")
+    with pytest.raises(InputError, match="image_size: say how files are read; X is ndarray"):
+        labeltrace.audit(np.eye(4), [0, 1, 0, 1], image_size=32)
+    report = labeltrace.audit(files / "emb.npy", labels=files / "labels.csv", epochs=1, device="cpu")
+    assert np.asarray(report["observed"]).tolist() == FRUIT[clusters()[1]].tolist()
 
 
 @pytest.mark.parametrize("first", ["labeltrace.audit", "import labeltrace.runs"])
@@ -164,7 +206,58 @@ def test_the_command_trains_and_audits_in_one_go(files, capsys, monkeypatch):
     assert read_samples(run).num_rows == found["samples"] == len(np.load(features))
     assert Path("queue.csv").exists()
     assert _main(["audit", "--features", str(features), "--labels", str(labels)]) == 2  # the run is there already
-    assert f"labeltrace audit {run} reads it, --overwrite replaces it" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"labeltrace audit {run} reads it, --overwrite replaces it" in said
+    assert f"labeltrace audit FOLDER --features {features}" in said
+
+
+def with_ids(folder, ids):
+    """Labels in a table with a column of ids; the words of each row."""
+    rows = list(zip(ids, FRUIT[clusters()[1]].tolist(), strict=True))
+    (folder / "named.csv").write_text("id,label\n" + "".join(f"{a},{b}\n" for a, b in rows), encoding="utf-8")
+    return rows
+
+
+def test_ids_beside_the_labels_go_all_the_way_round(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    rows = with_ids(files, [f"photo-{i:03d}" for i in range(240)])
+    words = ["audit", "--features", "emb.npy", "--labels", "named.csv", "--out", "q.csv", "--diff", "d.csv"]
+    assert _main(words) == 0
+    out = capsys.readouterr().out
+    run = Path("runs/emb-audit")
+    assert out.splitlines()[-1] == f"next: labeltrace review {run}, or labeltrace report {run}"
+    assert read_samples(run)["id"].to_pylist() == [name for name, _ in rows]
+    with Path("q.csv").open(newline="") as file:
+        assert {row["id"] for row in csv.DictReader(file)} == {name for name, _ in rows}
+    with Path("d.csv").open(newline="") as file:
+        changes = {row["id"]: row["to"] for row in csv.DictReader(file)}
+    assert len(changes) > 30
+    expected = [(name, changes.get(name, label)) for name, label in rows]
+    hint = shlex.split(next(line for line in out.splitlines() if line.startswith("d.csv")).partition("labeltrace ")[2])
+    by_hand = ["labels", "apply", "named.csv", "--diff", "d.csv", "--out", "b.csv"]
+    for command, new in ((hint, files / "named-new.csv"), (by_hand, files / "b.csv")):
+        assert _main(command) == 0
+        with new.open(newline="") as file:
+            assert [(row["id"], row["label"]) for row in csv.DictReader(file)] == expected
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({7: "a3"}, r"named.csv, line 5 and .*named.csv, line 9: id 'a3' twice"), ({7: ""}, "named.csv, line 9: no id")],
+)
+def test_ids_that_name_nothing_are_refused(files, change, message):
+    with_ids(files, [change.get(i, f"a{i}") for i in range(240)])
+    with pytest.raises(InputError, match=message):
+        audit_features(files / "emb.npy", files / "named.csv", files / "run")
+    assert not (files / "run").exists()
+
+
+def test_ids_of_the_features_come_first(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.eye(3, dtype=np.float32), ids=["p", "q", "r"])
+    (tmp_path / "l.csv").write_text("id,label\n1,a\n1,b\n1,a\n", encoding="utf-8")
+    data = load_dataset(tmp_path / "x.npz", read=ReadOptions(labels=tmp_path / "l.csv"))
+    assert list(data.train.ids) == ["p", "q", "r"]
 
 
 @pytest.mark.parametrize("words", [[], ["--labels", "x.csv"], ["runs/x", "--overwrite"]])

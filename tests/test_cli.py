@@ -5,6 +5,7 @@ import re
 import shlex
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import typer
 from PIL import Image
@@ -103,7 +104,10 @@ MISTAKES = {
     "one word too many": (["train", "one.yaml", "two.yaml"], "two.yaml"),
     "flag without value": (["train", "--epochs"], "--epochs"),
     "no number": (["train", "--epochs", "many"], "--epochs"),
-    "no epochs": (["train", "--epochs", "0"], "epochs"),
+    "no epochs": (["train", "--epochs", "0"], "labeltrace: --epochs: "),
+    "no epochs, by --set": (["train", "--set", "epochs=0"], "labeltrace: --set epochs: "),
+    "what to do about bad images": (["train", "--bad-images", "leave"], "labeltrace: --bad-images: 'leave'"),
+    "image size": (["train", "--set", "read.image_size=4"], "labeltrace: --set read.image_size: 4"),
     "negative seed": (["train", "--seed", "-1"], "seed"),
     "seed too large": (["train", "--seed", str(2**32), "--subset", "60", "--epochs", "2"], "seed"),
     "subset of nothing": (["train", "--subset", "0"], "subset"),
@@ -239,6 +243,25 @@ def test_train_in_words(command, tmp_path):
     assert load_noise(folder / "noise.npz")[1].describe() in out
     assert str(folder) in out
     assert all(name in out for name in ("config.yaml", "metrics.jsonl", "samples.parquet", "checkpoints/"))
+    assert "whose truth is known" not in out  # it is for all
+    *_, last = out.splitlines()
+    assert shlex.split(last.removeprefix("next: ")) == [
+        "labeltrace", "audit", f"{folder},", "labeltrace", "report", f"{folder},", "labeltrace", "review", str(folder)
+    ]  # fmt: skip
+
+
+def test_train_says_over_how_many_samples_the_truth_is_known(command, tmp_path):
+    labels, truth = ["a", "b"] * 6, ["a", "b"] * 2 + [""] * 8
+    np.savez(tmp_path / "some.npz", x=np.eye(12, dtype=np.float32), y=labels, truth=truth)
+    words = ["train", "--data", "some.npz", "--learner", "cross_entropy", "--epochs", "1", "--device", "cpu"]
+    code, out, _ = command(*words)
+    assert code == 0 and "over the 4 samples whose truth is known" in out
+
+
+def test_a_flag_beside_a_file_is_named_and_a_key_of_the_file_is_not(command, tmp_path):
+    (tmp_path / "run.yaml").write_text("epochs: 0\n")
+    assert command("train", "run.yaml")[2].startswith("labeltrace: run.yaml: epochs: ")
+    assert command("train", "run.yaml", "--epochs", "-1")[2].startswith("labeltrace: --epochs: ")
 
 
 def test_a_run_goes_by_what_it_is_unless_told(command, tmp_path):
@@ -278,6 +301,16 @@ def test_an_interrupted_run_says_how_to_go_on(command, tmp_path, monkeypatch, fo
         "--resume",
         str(tmp_path / folder),
     ]
+
+
+@pytest.mark.parametrize(("epochs", "words"), [(0, "nothing is trained yet"), (1, "after 1 epoch, all saved")])
+def test_an_interrupted_run_says_what_is_saved(command, tmp_path, monkeypatch, epochs, words):
+    def run(*_, **__):
+        raise Interrupted(tmp_path / "run", epochs)
+
+    monkeypatch.setattr("labeltrace.runs.run", run)
+    code, _, err = command(*SMALL)
+    assert code == 130 and words in err and f"labeltrace train --resume {tmp_path / 'run'}" in err
 
 
 def test_a_run_that_diverged_is_no_users_mistake(command, monkeypatch):

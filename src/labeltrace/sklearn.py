@@ -58,6 +58,7 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
         settings: other settings of the learner, as under `settings:` in a run's config.
         trace: settings of TRACE, as under `trace:` in a run's config.
         flip: whether images keep their class when mirrored.
+        read: with a path, how its files are read, e.g. {"image_size": 64, "bad_images": "skip"}.
         random_state: seed of everything that is drawn; the same seed gives the same model.
         device: "auto", "cpu", "cuda" or "cuda:N".
         run_dir: keep the run in this folder, which must not hold one; None for a temporary one.
@@ -90,6 +91,7 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
         settings: Mapping[str, Any] | None = None,
         trace: Mapping[str, Any] | None = None,
         flip: bool = True,
+        read: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
         device: str = "auto",
         run_dir: str | Path | None = None,
@@ -104,6 +106,7 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
         self.settings = settings
         self.trace = trace
         self.flip = flip
+        self.read = read
         self.random_state = random_state
         self.device = device
         self.run_dir = run_dir
@@ -168,6 +171,8 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
             if y is not None:
                 raise InputError(f"{X}: a path carries its own labels; pass y=None")
             return None
+        if self.read:
+            raise InputError(f"{', '.join(self.read)}: say how files are read; X is {type(X).__name__}, not a path")
         if _is_images(X):
             labels = _labels(y)
             check_consistent_length(X, labels)
@@ -213,7 +218,10 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.model, str):
             asked["model"] = self.model
         if dataset is None:
-            asked |= {"data": str(Path(X).absolute()), "read": {} if self.flip else {"flip": False}}
+            asked |= {
+                "data": str(Path(X).absolute()),
+                "read": {**({} if self.flip else {"flip": False}), **(self.read or {})},
+            }
         elif self.preset is None and len(dataset.input_shape) == 1:
             asked |= feature_recipe(len(dataset.train), self.learner)
         settings = dict(asked.get("settings", {})) | dict(self.settings or {})

@@ -34,8 +34,30 @@ def test_parquet(tmp_path, table):
 def test_numbers_that_are_names_are_names(tmp_path):
     table = samples.table(["1", "2"], observed=[0, 1])
     assert read(tmp_path, "id,correct\ns0,1\ns1,2\n", table) == ([0, 1], [0, 1])
-    with pytest.raises(InputError, match="line 2: no class '0'"):
-        read(tmp_path, "id,correct\ns0,0\n", table)
+    with pytest.raises(InputError, match="line 2: no class '3'"):
+        read(tmp_path, "id,correct\ns0,3\n", table)
+
+
+@pytest.mark.parametrize("answers", [("0", "1"), ("1", "1"), ("yes", "no"), ("TRUE", "FALSE"), ("y", "n")])
+@pytest.mark.parametrize("classes", [("cat", "dog"), ("3", "7")])
+def test_yes_and_no_are_no_classes(tmp_path, answers, classes):
+    table = samples.table(classes, observed=[0, 1])
+    with pytest.raises(
+        InputError, match=rf"column 'correct': holds nothing but .* right class .* such as '{classes[0]}'"
+    ):
+        read(tmp_path, f"id,correct\ns0,{answers[0]}\ns1,{answers[1]}\n", table)
+
+
+def test_yes_and_no_in_parquet(tmp_path, table):
+    pq.write_table(pa.table({"id": ["s0", "s1"], "correct": [True, False]}), tmp_path / "c.parquet")
+    with pytest.raises(InputError, match="holds nothing but 'false' and 'true'"):
+        read_checked(tmp_path / "c.parquet", table)
+
+
+@pytest.mark.parametrize("classes", [("0", "1"), ("no", "yes"), ("false", "true")])
+def test_yes_and_no_where_classes_are_called_so(tmp_path, classes):
+    table = samples.table(classes, observed=[0, 1])
+    assert read(tmp_path, f"id,correct\ns0,{classes[1]}\ns1,{classes[0]}\n", table) == ([0, 1], [1, 0])
 
 
 @pytest.mark.parametrize(

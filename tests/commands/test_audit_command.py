@@ -4,8 +4,10 @@ import csv
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 import samples
 from ending import check_refusal, command, contents
@@ -49,7 +51,14 @@ def test_the_summary(folder, table):
     out = ran(folder)
     counts = {name: int((values(table, "decision") == name).sum()) for name in ("keep", "relabel", "review")}
     assert out.splitlines()[0] == "400 samples: " + ", ".join(f"{name} {count}" for name, count in counts.items())
-    for words in ("of the labels are wrong (estimated)", "average precision", "ECE", "suggested instead", "… 390 more"):
+    for words in (
+        "wrong labels: between",
+        "(estimated noise rate, low where",
+        "average precision",
+        "ECE",
+        "suggested instead",
+        "… 390 more",
+    ):
         assert words in out
     assert sorted(contents(folder)) == ["run", "run/samples.parquet"]
 
@@ -59,19 +68,47 @@ def test_the_rate_lies_between_the_estimate_and_the_disagreement(folder, table):
     differs = (values(table, "observed") != values(table, "suggested")).mean()
     found = json.loads(ran(folder, "--json"))
     assert found["disagreement"] == pytest.approx(differs)
-    assert f"between {100 * found['noise_rate']:.1f} and {100 * differs:.1f} % of the labels" in ran(folder)
+    line = next(line for line in ran(folder).splitlines() if line.startswith("wrong labels: between"))
+    low, high = line.removeprefix("wrong labels: between ").split(" and ")
+    assert low.startswith(f"{100 * found['noise_rate']:.1f} % (estimated noise rate")
+    assert high == f"{100 * differs:.1f} % (suggestions that differ from the label)"
     assert found["noise_rate"] < wrong + 0.05 and wrong < differs + 0.05
 
 
-def test_long_names_do_not_break_the_headings(tmp_path):
-    long = [f"folder of photos/{i:03d}/a name as a camera gives it.jpg" for i in range(3)]
+LONG = [f"folder of photos/{i:03d}/a name as a camera gives it.jpg" for i in range(3)]
+
+
+@pytest.fixture
+def long_names(tmp_path):
     names = ["a rather long name of a class", "another name of a class that is long", "owl"]
-    table = samples.table(names, observed=[0, 1, 2], suggested=[1, 0, 2], id=long)
+    table = samples.table(names, observed=[0, 1, 2], suggested=[1, 0, 2], id=LONG)
     write_samples(table, tmp_path / "run" / "samples.parquet")
-    lines = ran(tmp_path).splitlines()
+    return tmp_path
+
+
+def test_nothing_is_wrapped_in_a_pipe(long_names):
+    lines = ran(long_names).splitlines()
     headings = ["id", "label", "suggested", "label", "trust", "confidence", "score", "decision"]
     assert headings in [line.split() for line in lines]
-    assert all(len(line) <= 80 for line in lines)
+    for name, label in zip(
+        LONG, ["a rather long name of a class", "another name of a class that is long"], strict=False
+    ):
+        row = next(line for line in lines if line.startswith(name))
+        assert label in row and row.split()[-1] == "keep"
+
+
+# 52 columns of id, 16 of each class, 8 of the decision, 2 between them: 98; with numbers of 10, 5 and 11: 110, 117, 130
+@pytest.mark.parametrize(("width", "shown"), [(160, 3), (130, 3), (129, 2), (116, 1), (109, 0), (98, 0), (40, 0)])
+def test_a_narrow_terminal_breaks_no_id(long_names, monkeypatch, width, shown):
+    narrow = Console(width=width, force_terminal=True, color_system=None, markup=False, highlight=False)
+    monkeypatch.setattr("labeltrace.commands.audit.console", narrow)
+    lines = [line.rstrip() for line in ran(long_names).splitlines()]
+    rows = [line for line in lines if line.startswith("folder of photos/")]
+    assert [row[: len(LONG[0])] for row in rows] == LONG  # rows are in the order of equal scores
+    heading = next(line for line in lines if line.startswith("id "))
+    assert sum(words in heading for words in ("label trust", "confidence", "score")) == shown
+    assert all(row.endswith("keep") for row in rows)
+    assert all(len(row) <= max(width, 98) for row in rows)
 
 
 def test_the_usual_thresholds_are_kept_for_what_is_not_given(folder):
@@ -98,6 +135,24 @@ def test_without_truth_nothing_is_measured(folder, table):
     write_samples(table.drop_columns(["truth"]), folder / "run" / "samples.parquet")
     assert json.loads(ran(folder, "--json"))["measures"] is None
     assert "known truth" not in ran(folder)
+    unknown = table.set_column(table.column_names.index("truth"), "truth", pa.array([-1] * 400, pa.int32()))
+    write_samples(unknown, folder / "run" / "samples.parquet")
+    assert json.loads(ran(folder, "--json"))["measures"] is None
+
+
+def test_figures_of_a_part_say_of_how_many(folder, table):
+    assert "against the known truth\n" in ran(folder)
+    truth = values(table, "truth").copy()
+    truth[::3] = -1
+    write_samples(
+        table.set_column(table.column_names.index("truth"), "truth", pa.array(truth, pa.int32())),
+        folder / "run" / "samples.parquet",
+    )
+    relabels = int(((values(table, "decision") == "relabel") & (truth >= 0)).sum())
+    out = ran(folder)
+    assert "against the known truth, over the 266 samples whose truth is known\n" in out
+    assert f"suggestions right, of {relabels} relabels" in out
+    assert json.loads(ran(folder, "--json"))["known_truth"] == 266
 
 
 def test_the_queue_in_a_file(folder):
@@ -177,7 +232,14 @@ def test_thresholds_from_checked_samples(folder, table):
     rows = [row for row in rows_of(folder / "q.csv") if row["id"] in ids]
     assert len(rows) == share["count"]
     assert sum(row["suggested"] == row["truth"] for row in rows) == share["right"]
-    assert "chosen from the checked samples" in ran(folder, "--checked", "checked.csv", "--precision", 0.8)
+    out = ran(folder, "--checked", "checked.csv", "--precision", 0.8)
+    assert "chosen from the checked samples" in out
+    keep = np.array([row["decision"] == "keep" for row in table.slice(0, 300).to_pylist()])
+    right = (values(table, "observed") == values(table, "truth"))[:300]
+    usual, found = found["checked"]["usual_keep"], found["checked"]["keep"]
+    assert (usual["right"], usual["count"]) == (right[keep].sum(), keep.sum())
+    assert found["precision"] >= usual["precision"]
+    assert f"by default {right[keep].sum()} of {keep.sum()} right" in out
 
 
 def test_a_diff(folder, table):

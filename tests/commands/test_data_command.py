@@ -44,6 +44,24 @@ def test_show_says_what_is_not_reported_without_a_test_set(command, photos):
     assert "accuracy will not be reported" not in command("data", "show", photos, "--test", photos)[1]
 
 
+def test_show_says_what_was_looked_at_and_what_looks_at_all(command, photos, monkeypatch):
+    out = command("data", "show", photos)[1]
+    assert "looked at" not in out and f"labeltrace data check {photos} decodes all" in out
+    monkeypatch.setattr("labeltrace.data.overview.HEADS", 2)
+    out = command("data", "show", photos)[1]
+    assert "9 samples" in out and "of 2 files looked at: 12×12 (smallest)" in out and "unreadable" not in out
+    pictures.spoil(min(photos.rglob("*.png")), "empty")
+    assert (
+        "of 2 files looked at: 12×12 (smallest) … 12×12 (median) … 12×12 (largest), 1 unreadable"
+        in command("data", "show", photos)[1]
+    )
+
+
+def test_show_says_nothing_of_files_where_there_are_none(command):
+    out = command("data", "show", "digits")[1]
+    assert "files" not in out and "data check" not in out
+
+
 def test_show_prints_json(command, photos, tmp_path):
     code, out, _ = command("data", "show", photos, "--json", "--sheet", tmp_path / "sheet.png")
     found = json.loads(out)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import pictures
 import toy
 from labeltrace.control import Coupled, Trace, TraceConfig
 from labeltrace.data import from_arrays
@@ -178,6 +179,26 @@ def test_a_mistake_is_named_and_nothing_is_written(tmp_path, mistake):
         train(RunConfig.model_validate({"device": "cpu", **asked}), tmp_path / "run", dataset=toy.blobs(noise=0))
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+WITHOUT_DATA = ["preset", "setting", "type of a setting", "range of a setting", "setting of TRACE"]
+
+
+@pytest.mark.parametrize("mistake", WITHOUT_DATA)
+def test_what_does_not_depend_on_the_data_is_refused_before_it_is_looked_for(tmp_path, mistake):
+    asked, words = MISTAKES[mistake]
+    with pytest.raises(InputError, match=words):
+        plan(RunConfig.model_validate({"data": str(tmp_path / "nowhere"), **asked}))
+
+
+@pytest.mark.parametrize("asked", [{"model": "mlp"}, {"weights": "missing.pt"}], ids=str)
+def test_what_does_not_fit_the_images_is_refused_before_they_are_read(tmp_path, asked):
+    for path in pictures.write(tmp_path, count=4):
+        pictures.spoil(path, "empty")
+    with pytest.raises(InputError, match=r"mlp|missing\.pt"):
+        plan(RunConfig.model_validate({"data": str(tmp_path), **asked}))
+    with pytest.raises(InputError, match="empty file"):
+        plan(RunConfig(data=str(tmp_path)))
 
 
 def test_noise_on_labels_that_are_wrong_already_is_refused(tmp_path):

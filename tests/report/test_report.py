@@ -514,12 +514,28 @@ def test_runs_with_and_without_truth_are_told_apart(one, tmp_path):
     assert noisy == {"both": True, "known": True, "unknown": False}
 
 
-def test_the_verdict_names_both_ends_of_the_noise_rate(one):
+def test_the_verdict_names_two_estimates_of_the_noise_rate(one):
     page, (found,) = report(one), write_report([Run(one)], one / "again.html")
     table = read_samples(one)
     differs = (table["observed"].to_numpy() != table["suggested"].to_numpy()).mean()
     assert found.figures["disagreement"] == differs
-    low, high = sorted((found.figures["noise_rate"], differs))
-    assert (
-        f"between {100 * low:.1f} and {100 * high:.1f}\N{NO-BREAK SPACE}% of the labels" in page.all("header")[0].text
-    )
+    fitted, words = found.figures["noise_rate"], page.all("header")[0].text
+    assert f": {100 * fitted:.1f}\N{NO-BREAK SPACE}% by the label noise that best explains" in words
+    assert f"; {100 * differs:.1f}\N{NO-BREAK SPACE}% by counting suggestions that differ from the label" in words
+    assert "between" not in words and words.index("too few") < words.index("by counting") < words.index("too many")
+
+
+def test_what_a_stranger_may_not_know_is_said(one, tmp_path):
+    page = report(one)
+    (terms,) = page.all("dl", class_="terms")
+    said = {term.all("dt")[0].text: term.all("dd")[0].text for term in terms.all("div")}
+    shown = [name.removesuffix(", %") for name, _ in reported.rows(reported.section(page, "figures"))]
+    assert list(said) == [name for name in shown if name in said]  # each is a row of the table, in its order
+    assert {name for name in shown if "AUROC" in name or "precision" in name or "calibration" in name} <= said.keys()
+    assert "from 0 to 1" in reported.section(page, "reliability").all("p")[0].text
+    assert "how sure the networks are" in reported.section(page, "landscape").all("p")[0].text
+    weights = {w.all("dt")[0].text: w.attributes["title"] for w in page.all("div", class_="weight")}
+    assert weights == {"a": "weight of the label", "b": "weight of the suggestion"}
+    unknown = report(reported.run_folder(tmp_path / "unknown", reported.table(truth=False)))
+    named = [term.text for term in unknown.all("dl", class_="terms")[0].all("dt")]
+    assert named == ["wrong labels, estimated", "suggestion is not the label"]  # the others are not in the table

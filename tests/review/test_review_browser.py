@@ -143,6 +143,8 @@ def test_a_dialog_keeps_the_keys(server, page):
     page.find("letters").click()
     page.press(Keys.ESCAPE)
     page.find("open-export").click()
+    page.until(lambda: page.find("export").is_displayed(), "the dialog is open")
+    assert page.text("export-counts").endswith("The run's own, which you have not decided: 20.")
     links = [link.get_attribute("href") for link in page.driver.find_elements(By.CSS_SELECTOR, "#export a")]
     assert links == [f"http://127.0.0.1:{server.port}/labels.diff.csv{query}" for query in ("", "?only_reviewed=true")]
 

@@ -23,7 +23,7 @@ from labeltrace.engine import RunConfig
 from labeltrace.errors import InputError
 from labeltrace.review.pictures import Pictures
 from labeltrace.review.queue import Queue, Selection
-from labeltrace.review.store import Event
+from labeltrace.review.store import Event, Store
 from labeltrace.runs import run
 from reviewing import Browser, serving
 
@@ -290,8 +290,61 @@ def test_the_export_is_the_label_diff(browser, folder, tmp_path, capsys):
     assert cli._main(["review", str(folder), "--export", str(tmp_path / "mine.csv"), "--only-reviewed", "--json"]) == 0
     assert (tmp_path / "all.csv").read_text() == answer.text and (tmp_path / "mine.csv").read_text() == mine
     out = capsys.readouterr().out
-    assert "reviewed: keep 1, relabel 1, skip 0; 18 more labels by the run itself" in out
-    assert json.loads(out[out.index("{") :])["labels"] == 1
+    assert "reviewed: keep 1, relabel 1, skip 0\n" in out
+    assert "19 labels: 1 decided by a person, 18 by the run alone (--only-reviewed leaves these 18 out)\n" in out
+    told = json.loads(out[out.index("{") :])
+    assert (told["labels"], told["by_people"], told["by_run"]) == (1, 1, 0)
+
+
+def test_an_export_takes_the_place_of_its_own_files_only(server, browser, folder, tmp_path, capsys):
+    file = tmp_path / "d.csv"
+
+    def export(*words):
+        code = cli._main(["review", str(folder), "--export", str(file), *words])
+        return code, capsys.readouterr().err
+
+    def refused():
+        code, told = export()
+        return code == 2 and "d.csv: exists and is no label diff of this run; --overwrite" in told
+
+    table = read_samples(folder).to_pylist()
+    assert export() == (0, "")
+    browser.decide(55, "relabel", (table[55]["observed"] + 4) % 10)
+    assert export() == (0, "")  # a person's class, which then is taken back: it still stands in the history
+    browser.post("/api/undo", {"tab": "one"})
+    assert export("--only-reviewed") == (0, "") and len(file.read_text().splitlines()) == 1
+    assert export() == (0, "")  # over a header alone
+    ours = file.read_text()
+    first, third = ours.splitlines()[1], str((table[1]["observed"] + 3) % 10)
+    id_, before, _, why = next(csv.reader([first]))
+    other = {
+        "edited": ours.replace(first, f'"{id_}","{before}","{third}","{why}"'),
+        "more": ours + '"my own","1","2","x"\n',
+        "columns": ours.replace("id,from,to,why", "id,from,to,because"),
+        "a manifest": "path,label\na.png,cat\n",
+        "no table": "\0\1\2",
+    }
+    for name, text in other.items():
+        file.write_text(text)
+        assert refused(), name
+        assert file.read_text() == text
+    assert export("--overwrite") == (0, "") and file.read_text() == ours
+
+
+def test_skips_are_counted_apart_when_the_page_opens_again(folder, monkeypatch, capsys):
+    store = Store(folder / "review.sqlite", read_samples(folder))
+    for row, decision in enumerate([("keep",), ("relabel", "3"), ("skip",), ("keep",)]):
+        store.record(row, *decision)
+    store.close()
+
+    def serve(self, ready):
+        ready()
+        self.close()
+
+    monkeypatch.setattr(ReviewServer, "serve", serve)
+    assert cli._main(["review", str(folder), "--device", "cpu"]) == 0
+    told = capsys.readouterr()
+    assert "3 decided, 1 skipped so far" in told.out and "--only-reviewed leaves those out" in told.err
 
 
 # Similar samples
@@ -395,6 +448,7 @@ def test_the_queue_alone(folder):
         (["--host", "0.0.0.0"], "this machine only"),
         (["--port", "70000"], "expected 1 to 65535"),
         (["--only-reviewed"], "--only-reviewed is given without --export"),
+        (["--overwrite"], "--overwrite is given without --export"),
         (["--export", "labels.txt"], "expected a name that ends in .csv"),
         (["--export", "labels.csv", "--only-reviewed"], "nobody has decided anything yet"),
         (["--export", "labels.csv", "--trust-label", "-1"], "--trust-label -1: expected"),
@@ -418,7 +472,8 @@ def test_a_taken_port_and_a_folder_without_a_run(folder, tmp_path, capsys):
 
 def test_an_export_before_any_decision_is_the_runs(folder, tmp_path, capsys):
     assert cli._main(["review", str(folder), "--export", str(tmp_path / "d.csv")]) == 0
-    assert "reviewed: keep 0, relabel 0, skip 0; 20 more labels" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "reviewed: keep 0, relabel 0, skip 0\n" in out and "20 labels: 0 decided by a person, 20 by the run" in out
     assert not (folder / "review.sqlite").exists()
 
 

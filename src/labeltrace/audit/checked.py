@@ -19,24 +19,28 @@ from labeltrace.errors import InputError, nearest
 from labeltrace.files import is_file
 
 CLASSES = ("correct", "truth", *LABELS)
+ANSWERS = {"0", "1", "yes", "no", "y", "n", "true", "false", "t", "f", "right", "wrong"}  # to "is the label right?"
 
 
 def read_checked(path: Path, table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows [K] of the samples table that a file speaks of, and the correct class [K] of each.
 
-    The file has a column `id` and one of classes (`correct`, `truth`, `label`, `class`, …), by name or by number.
+    The file has a column `id` and one of right classes (`correct`, `truth`, `label`, `class`, …), by name or by number.
 
     Raises:
-        InputError: no such file or column, an id that the run does not have or that comes twice, an unknown class.
+        InputError: no such file or column, an id that the run does not have or that comes twice, an unknown class, a
+            column that says whether labels are right instead of which class is.
     """
     if path.suffix.lower() not in SUFFIXES or not is_file(path):
-        raise InputError(f"--checked {path}: expected a .csv, .tsv or .parquet file with columns id and correct")
+        raise InputError(
+            f"--checked {path}: expected a .csv, .tsv or .parquet file with columns id and correct (the right class)"
+        )
     with told(path):
         file = open_table(path)
         name = find_column(file.names, None, ("id",), "id", path)
         correct = find_column(file.names, None, CLASSES, "label", path)
         if name is None or correct is None:
-            expected = f"id and correct (or {', '.join(CLASSES[1:])})"
+            expected = f"id and correct, the right class (or {', '.join(CLASSES[1:])})"
             raise InputError(f"{path}: expected columns {expected}; found {', '.join(map(repr, file.names))}")
         columns, lines = file.read([name, correct])
     numbers = np.arange(len(columns)) if lines is None else lines
@@ -47,7 +51,19 @@ def read_checked(path: Path, table: pa.Table) -> tuple[NDArray[np.int64], NDArra
     ids, classes = words(columns[name], f"{path}: ids"), words(columns[correct], f"{path}: classes")
     rows = find_ids(ids, table["id"], place, "the run")
     known = class_names(table)
+    _check_classes(classes, known, f"{path}, column {correct!r}")
     return rows, np.array([class_number(word, known, place(i)) for i, word in enumerate(classes.to_pylist())])
+
+
+def _check_classes(classes: Any, known: list[str], where: str) -> None:
+    """Refuse a column of yes and no, in whatever words, unless a class is called so."""
+    found = {word.casefold(): word for word in pc.unique(classes).to_pylist() if word is not None}
+    if found and found.keys() <= ANSWERS and found.keys().isdisjoint(name.casefold() for name in known):
+        held = " and ".join(repr(found[word]) for word in sorted(found))
+        raise InputError(
+            f"{where}: holds nothing but {held}, as if to say whether the label is right; "
+            f"expected the right class of each sample by its name, such as {known[0]!r}"
+        )
 
 
 def find_ids(ids: Any, known: Any, place: Any, where: str) -> NDArray[np.int64]:

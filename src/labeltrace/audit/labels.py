@@ -60,6 +60,8 @@ class LabelFile(ABC):
         self.known = sorted({word for column in columns for word in pc.unique(column).to_pylist() if word is not None})
         if len(self.ids) != len(labels):
             raise InputError(f"{path}: {len(labels)} labels for {len(self.ids)} samples")
+        if self.ids.null_count:
+            raise InputError(f"{path}: {self.ids.null_count} samples without an id; give every one its own")
         if pc.count_distinct(self.ids).as_py() != len(self.ids):
             counts = pc.value_counts(self.ids)
             twice = counts.field(0)[int(pc.index(pc.greater(counts.field(1), 1), True).as_py())].as_py()
@@ -158,15 +160,15 @@ class TableLabels(LabelFile):
             raise InputError(f"{path}: no column of labels ({', '.join(LABELS)}); name it with --label-column")
         self.table, self.column = table, label
         roles = {"label": label}
+        wanted: list[tuple[str, str | None, tuple[str, ...]]] = []
+        if ids is None:
+            wanted += [("id", read.id_column, ("id",))]
         if not beside:
-            for role, given, usual in (
-                ("path", read.path_column, PATHS),
-                ("id", read.id_column, ("id",)),
-                ("truth", read.truth_column, ("truth",)),
-            ):
-                found = find_column(table.names, given, usual, role, path)
-                if found is not None:
-                    roles[role] = found
+            wanted += [("path", read.path_column, PATHS), ("truth", read.truth_column, ("truth",))]
+        for role, given, usual in wanted:
+            found = find_column(table.names, given, usual, role, path)
+            if found is not None:
+                roles[role] = found
         columns, _ = table.read(list(dict.fromkeys(roles.values())))
         named = {role: words(columns[name], f"{path}: column {name!r}") for role, name in roles.items()}
         self.paths = named.get("path")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION, decide
 from labeltrace.errors import InputError
 
 LEAST = 10  # checked relabels below which a precision says nothing
@@ -50,6 +51,7 @@ class Chosen:
         relabel: relabelled samples whose suggestion is right.
         keep: kept samples whose label is right.
         review: number of samples left to a person.
+        usual_keep: what `keep` is by the default thresholds.
     """
 
     trust_label: float
@@ -58,6 +60,7 @@ class Chosen:
     relabel: Share
     keep: Share
     review: int
+    usual_keep: Share
 
     @property
     def is_sure(self) -> bool:
@@ -68,6 +71,11 @@ class Chosen:
     def keeps_reach(self) -> bool:
         """Whether the kept labels reach the precision too."""
         return not self.keep.precision < self.wanted
+
+    @property
+    def keeps_hold(self) -> bool:
+        """Whether the kept labels are right at least as often as by the default thresholds."""
+        return not self.keep.precision < self.usual_keep.precision
 
 
 def choose_thresholds(
@@ -82,9 +90,10 @@ def choose_thresholds(
 
     The whole interval of the relabels lies above the precision where any pair of thresholds gets it there, because the
     best of many pairs looks better than it is. Where none does, the checked set is too small to be sure, and the
-    precision itself must do. Kept labels are held to the same precision where any of these pairs reaches it; where none
-    does, the pair with the most precise keeps is taken. Of pairs that are alike the one that asks most of a suggestion
-    is taken.
+    precision itself must do. Kept labels are held first to what the default thresholds reach, then to the wanted
+    precision, where any of these pairs reaches it; where none does, the pair with the most precise keeps is taken. The
+    first matters where few labels are wrong: keeping all of them would then be as precise as wanted. Of pairs that are
+    alike the one that asks most of a suggestion is taken.
 
     Args:
         observed: [K] observed classes of the checked samples.
@@ -92,7 +101,7 @@ def choose_thresholds(
         label_trust: [K] observed-label reliability.
         suggestion_trust: [K] confidence of the suggestion.
         truth: [K] classes that the check found.
-        precision: wanted share of right relabels, in (0, 1].
+        precision: wanted share of right relabels, and of right keeps, in (0, 1].
 
     Raises:
         InputError: too few checked samples to say anything, or a precision that no thresholds reach.
@@ -120,6 +129,10 @@ def choose_thresholds(
     reaches = relabel_precision >= precision
     if not reaches.any():
         raise InputError(_unreachable(precision, relabels, relabels_right, relabel_precision))
+    usual = np.asarray(decide(observed, suggested, label, suggestion)) == KEEP
+    usual_keep = Share(int((usual & label_right).sum()), int(usual.sum()))
+    holds = reaches & ~(keep_precision < usual_keep.precision)
+    reaches = holds if holds.any() else reaches
     sure = reaches & (wilson(relabels_right, relabels)[0] >= precision)
     reaches = sure if sure.any() else reaches
     both = reaches & (keep_precision >= precision)
@@ -133,6 +146,7 @@ def choose_thresholds(
         Share(int(relabels_right[a, b]), int(relabels[a, b])),
         Share(int(keeps_right[a, b]), int(keeps[a, b])),
         int(review[a, b]),
+        usual_keep,
     )
 
 
@@ -159,7 +173,7 @@ class _Grid:
     """Counts of samples [U, V] for every pair of thresholds, by sums over a histogram."""
 
     def __init__(self, label: NDArray[np.floating], suggestion: NDArray[np.floating]) -> None:
-        self.label, self.suggestion = _candidates(label), _candidates(suggestion)
+        self.label, self.suggestion = _candidates(label, TRUST_LABEL), _candidates(suggestion, TRUST_SUGGESTION)
         self.row = np.searchsorted(self.label, label, side="right")  # thresholds that the label reaches
         self.column = np.searchsorted(self.suggestion, suggestion, side="right")
 
@@ -180,11 +194,11 @@ class _Grid:
         return above.cumsum(1)[1:, :-1]
 
 
-def _candidates(trust: NDArray[np.floating]) -> NDArray[np.floating]:
+def _candidates(trust: NDArray[np.floating], usual: float) -> NDArray[np.floating]:
     found = np.unique(trust)
     if len(found) > CANDIDATES:
         found = np.unique(np.quantile(found, np.linspace(0, 1, CANDIDATES), method="nearest"))
-    return np.append(found, np.asarray(NEVER, found.dtype))
+    return np.unique(np.append(found, np.asarray([usual, NEVER], found.dtype)))
 
 
 def _unreachable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # rows of the queue that are printed
 MOST_CLASSES = 20  # that are printed, those with most wrong labels
-PRECISION = 0.95  # that --checked asks of relabels when nothing is said
+PRECISION = 0.95  # that --checked asks of relabels and keeps when nothing is said
+WIDEST = 100_000  # columns of a terminal that has room for everything
+NARROW = 16  # columns that the name of a class may take where there is no room
 SORTS = ("worst", "index")
 MEASURES = {
     "precision": "wrong labels found: precision",
@@ -30,7 +33,7 @@ MEASURES = {
     "auroc": "ranking: AUROC",
     "average_precision": "ranking: average precision",
     "suggestion_accuracy": "suggestions right",
-    "relabel_accuracy": "suggestions right, of relabel",
+    "relabel_accuracy": "suggestions right, of {relabels:,} relabels",
     "ece_label": "ECE of the label's reliability",
     "ece_suggestion": "ECE of the suggestion's reliability",
 }
@@ -65,10 +68,17 @@ def audit(
     trust_suggestion: TrustSuggestion = None,
     checked: Annotated[
         Path | None,
-        typer.Option(help="Choose both thresholds from samples you have checked: a table with columns id, correct."),
+        typer.Option(
+            help="Choose both thresholds from samples you have checked: a table with columns id and correct, the right "
+            "class of the sample (not whether its label is right)."
+        ),
     ] = None,
     precision: Annotated[
-        float | None, typer.Option(help="With --checked: share of relabels that must be right (default 0.95).")
+        float | None,
+        typer.Option(
+            help="With --checked: share of relabels that must be right (default 0.95). Keeps are held to it too, and "
+            "at least to what the default thresholds reach on the checked samples, where any thresholds do."
+        ),
     ] = None,
     diff: Annotated[
         Path | None, typer.Option(help="Write the relabels of the queue as a label diff, .csv (id, from, to, why).")
@@ -127,7 +137,8 @@ def audit(
         estimate, most = estimate_noise(table), disagreement(table)
         rows = _selected(queue(table, rank(table)), decision, class_, sort, limit)
         counts, classes = decision_counts(table), class_summaries(table, estimate)
-        measures = measure(table, ranked_by) if "truth" in table.column_names else None
+        known = decision_counts(_with_truth(table))
+        measures = measure(table, ranked_by) if any(known.values()) else None
 
     written = []
     with talk_console(as_json).status("writing"):
@@ -140,7 +151,7 @@ def audit(
         if diff is not None:
             changes = label_diff(rows)
             changes.write(diff)
-            written.append(f"{diff}  {len(changes):,} labels; labeltrace labels apply DATA --diff {diff} --out NEW")
+            written.append(f"{diff}  {len(changes):,} labels; {_apply_command(run, diff)}")
         if matrix is not None:
             _write_matrix(matrix, estimate, [row.name for row in classes])
             written.append(str(matrix))
@@ -156,6 +167,7 @@ def audit(
                 "ranking": ranked_by,
                 "thresholds": trust,
                 "checked": None if chosen is None else _chosen_json(chosen),
+                "known_truth": sum(known.values()),
                 "measures": measures,
                 "classes": [asdict(row) for row in classes],
                 "selected": rows.num_rows,
@@ -166,23 +178,32 @@ def audit(
         return
     shares = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     console.print(f"{table.num_rows:,} samples: {shares}", soft_wrap=True)
-    low, high = sorted((100 * estimate.rate, 100 * most))
-    console.print(f"between {low:.1f} and {high:.1f} % of the labels are wrong (estimated)", soft_wrap=True)
+    ends = sorted(((estimate.rate, "estimated noise rate, low where networks are unsure"),
+                   (most, "suggestions that differ from the label")))  # fmt: skip
+    low, high = (f"{100 * share:.1f} % ({words})" for share, words in ends)
+    console.print(f"wrong labels: between {low} and {high}", soft_wrap=True)
     if chosen is not None:
         for line in _chosen_lines(chosen):
             console.print(line, soft_wrap=True)
-    console.print(_class_table(classes))
+    _print_table(_class_table(classes))
     if len(classes) > MOST_CLASSES:
         console.print(f"… {len(classes) - MOST_CLASSES:,} more classes (--json lists all)")
     if measures is not None:
-        console.print("against the known truth")
+        count = sum(known.values())
+        part = "" if count == table.num_rows else f", over the {count:,} samples whose truth is known"
+        console.print(f"against the known truth{part}", soft_wrap=True)
         for name, words in MEASURES.items():
-            console.print(f"  {words:<36} {_figure(measures[name])}", soft_wrap=True)
-    console.print(_queue_table(head))
+            line = words.format(relabels=known["relabel"])
+            console.print(f"  {line:<36} {_figure(measures[name])}", soft_wrap=True)
+    _print_table(_queue_table(head), whole=True)
     if rows.num_rows > head.num_rows:
         console.print(f"… {rows.num_rows - head.num_rows:,} more (--out FILE writes all)", soft_wrap=True)
     for line in written:
         console.print(line, soft_wrap=True)
+    if (folder := _folder_of(run)) is not None:
+        flags = "" if trust is None else f" {as_flags(trust)}"
+        name = shlex.quote(str(folder))
+        console.print(f"next: labeltrace review {name}{flags}, or labeltrace report {name}", soft_wrap=True)
 
 
 def _run_of(
@@ -204,7 +225,8 @@ def _run_of(
     folder = run or Path("runs") / f"{safe_name(features)}-audit"
     if RunFolder(folder).config.exists() and not overwrite:
         raise InputError(
-            f"{folder} holds a run: labeltrace audit {folder} reads it, --overwrite replaces it; or name another folder"
+            f"{folder} holds a run: labeltrace audit {folder} reads it, --overwrite replaces it, "
+            f"labeltrace audit FOLDER --features {features} puts the new one into another folder"
         )
     with resumable(), Bars(talk_console(quiet)) as bars:
         audit_features(features, labels, folder, label_column=label_column, overwrite=overwrite, reporter=bars)
@@ -245,6 +267,42 @@ def _selected(whole: Any, decision: str | None, class_: str | None, sort: str, l
     return rows if limit is None else rows.slice(0, limit)
 
 
+def _with_truth(table: Any) -> Any:
+    """Return the rows whose true class is known."""
+    import pyarrow.compute as pc
+
+    if "truth" not in table.column_names:
+        return table.slice(0, 0)
+    return table.filter(pc.greater_equal(table["truth"], 0))
+
+
+def _folder_of(run: Path) -> Path | None:
+    """Return the folder of the run, also where its table was named; None for a table on its own."""
+    from labeltrace.engine import RunFolder
+
+    folder = run if run.is_dir() else run.parent
+    return folder if RunFolder(folder).config.exists() else None
+
+
+def _apply_command(run: Path, diff: Path) -> str:
+    """Return the command that puts a diff into the labels of the run's data, with their path where the run knows it."""
+    from labeltrace.data.own.load import is_path
+    from labeltrace.engine import RunFolder, load_config
+
+    words, new = ["DATA"], "NEW"
+    folder = _folder_of(run)
+    config = None if folder is None else load_config(RunFolder(folder).config, {})
+    if config is not None and is_path(config.data) and Path(config.data).exists():
+        flags = ("labels", "path_column", "label_column", "id_column", "truth_column")
+        given = {name: str(config.read[name]) for name in flags if config.read.get(name) is not None}
+        words = [config.data]
+        for name, value in given.items():
+            words += [f"--{name.replace('_', '-')}", value]
+        file = Path(given.get("labels", config.data))
+        new = str(file.with_name(f"{file.name}-new.csv" if file.is_dir() else f"{file.stem}-new{file.suffix}"))
+    return f"labeltrace labels apply {shlex.join([*words, '--diff', str(diff), '--out', new])}"
+
+
 def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None:
     from labeltrace.files import write_atomically
 
@@ -262,7 +320,7 @@ def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None
 
 
 def _class_table(classes: list[ClassSummary]) -> Table:
-    table = Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
+    table = _plain_table()
     table.add_column("labelled", overflow="fold", min_width=len("labelled"))
     for heading in ("samples", "wrong (est.)", "relabel", "review"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -274,16 +332,47 @@ def _class_table(classes: list[ClassSummary]) -> Table:
 
 
 def _queue_table(head: Any) -> Table:
-    table = Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
-    for heading in ("id", "label", "suggested"):
-        table.add_column(heading, overflow="fold", min_width=len(heading))
-    for heading in ("label trust", "confidence", "score"):
+    """Return the head of the queue; where the terminal is narrow, with less of everything but the ids."""
+    numbers = ["label trust", "score", "confidence"]  # the first is what is missed least
+    table = _queue_columns(head, numbers, None)
+    while console.is_terminal and _width(table) > console.width:
+        table = _queue_columns(head, numbers, NARROW)
+        if not numbers:
+            break
+        numbers = numbers[1:]
+    return table
+
+
+def _queue_columns(head: Any, shown: list[str], longest: int | None) -> Table:
+    table = _plain_table()
+    table.add_column("id", no_wrap=True, overflow="ignore")
+    for heading in ("label", "suggested"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=longest)
+    sources = {"label trust": "observed_reliability", "confidence": "confidence", "score": "score"}
+    sources = {heading: name for heading, name in sources.items() if heading in shown}
+    for heading in sources:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("decision", no_wrap=True)
     for row in head.to_pylist():
-        numbers = (f"{row[name]:.3f}" for name in ("observed_reliability", "confidence", "score"))
+        numbers = (f"{row[name]:.3f}" for name in sources.values())
         table.add_row(row["id"], row["observed_class"], row["suggested_class"], *numbers, row["decision"])
     return table
+
+
+def _plain_table() -> Table:
+    return Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
+
+
+def _width(table: Table) -> int:
+    """Return the columns that a table takes where there is room."""
+    return console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
+
+
+def _print_table(table: Table, whole: bool = False) -> None:
+    """Print a table; in full width where it is to be whole, and where no terminal is there to be too narrow for it."""
+    if whole or not console.is_terminal:
+        table.width = _width(table)
+    console.print(table, soft_wrap=True)
 
 
 def _chosen_lines(chosen: Chosen) -> list[str]:
@@ -295,8 +384,12 @@ def _chosen_lines(chosen: Chosen) -> list[str]:
         low, high = share.interval
         right = f"{share.right:,} of {share.count:,} right ({_figure(share.precision)})"
         lines.append(f"  {name:<7} {right}, 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
+    usual = chosen.usual_keep
+    lines.append(f"          by default {usual.right:,} of {usual.count:,} right ({_figure(usual.precision)})")
     lines.append(f"  review  {chosen.review:,}")
-    if not chosen.keeps_reach:
+    if not chosen.keeps_hold:
+        lines.append(f"  no thresholds with relabels of {wanted} keep as well as the default ones; these come closest")
+    elif not chosen.keeps_reach:
         lines.append(f"  kept labels do not reach {wanted} under any thresholds; these come closest")
     if not chosen.is_sure:
         more = f"; {needed(chosen.wanted):,} checked relabels, all right, would be" if chosen.wanted < 1 else ""
@@ -307,9 +400,10 @@ def _chosen_lines(chosen: Chosen) -> list[str]:
 def _chosen_json(chosen: Chosen) -> dict[str, Any]:
     shares = {
         name: {**asdict(share), "precision": share.precision, "interval": share.interval}
-        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep))
+        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep), ("usual_keep", chosen.usual_keep))
     }
-    return {**asdict(chosen), **shares, "sure": chosen.is_sure, "keeps_reach": chosen.keeps_reach}
+    tests = {"sure": chosen.is_sure, "keeps_reach": chosen.keeps_reach, "keeps_hold": chosen.keeps_hold}
+    return {**asdict(chosen), **shares, **tests}
 
 
 def _figure(share: float) -> str:

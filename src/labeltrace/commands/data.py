@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -13,6 +14,9 @@ from labeltrace.commands import reading
 from labeltrace.commands.console import console, print_json, talk_console
 from labeltrace.commands.download import download
 from labeltrace.errors import InputError
+
+if TYPE_CHECKING:
+    from labeltrace.data.overview import PartOverview
 
 app = typer.Typer(
     help="Look at data before a run: show what is in it, check it file by file, download CIFAR.",
@@ -72,9 +76,7 @@ def show(
             console.print(f"{name:>6}: none; accuracy will not be reported (--test adds one)")
             continue
         wrong = "" if part.wrong is None else f", {part.wrong:,} of {part.known:,} labels wrong"
-        sizes = "" if part.sizes is None else ", files {} (smallest) … {} (median) … {}".format(*part.sizes)
-        unreadable = f", {part.unreadable} unreadable" if part.unreadable else ""
-        console.print(f"{name:>6}: {part.samples:,} samples, {part.inputs}{sizes}{unreadable}{wrong}", soft_wrap=True)
+        console.print(f"{name:>6}: {part.samples:,} samples, {part.inputs}{wrong}{_heads(part)}", soft_wrap=True)
     table = Table("class", "train", "test", box=None, padding=(0, 2))
     order = sorted(range(len(found.classes)), key=lambda c: -found.train.counts[c])
     for label in order[:SHOWN]:
@@ -88,6 +90,19 @@ def show(
             f"with {found.train.counts[smallest]:,}"
         )
     console.print(f"{sheet}  {drawn} classes", soft_wrap=True)
+    if found.train.looked:
+        same = shlex.join([data] if root is None else [data, str(root)])
+        console.print(f"only heads of files were read: labeltrace data check {same} decodes all", soft_wrap=True)
+
+
+def _heads(part: PartOverview) -> str:
+    """What the heads of image files say, and of how many, where not all were looked at."""
+    if not part.looked:
+        return ""
+    of = f"of {part.looked:,} files looked at: " if part.looked < part.samples else "files "
+    sizes = [] if part.sizes is None else ["{} (smallest) … {} (median) … {} (largest)".format(*part.sizes)]
+    unreadable = [f"{part.unreadable} unreadable"] if part.unreadable else []
+    return "; " + of + ", ".join(sizes + unreadable)
 
 
 @app.command()

@@ -20,9 +20,14 @@ def review(
     only_reviewed: Annotated[
         bool, typer.Option("--only-reviewed", help="With --export: leave out what only the run has decided.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --export: replace a file that is not this run's label diff.")
+    ] = False,
     trust_label: TrustLabel = None,
     trust_suggestion: TrustSuggestion = None,
-    root: Annotated[Path | None, typer.Option(help="Folder that holds the dataset now, where it has moved.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Where the data has moved: the folder that holds it now, or own data itself.")
+    ] = None,
     port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
     host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
@@ -39,14 +44,16 @@ def review(
     """
     trust = thresholds(trust_label, trust_suggestion)
     if export is not None:
-        _export(run, export, only_reviewed, trust, as_json)
+        _export(run, export, only_reviewed, overwrite, trust, as_json)
         return
-    if only_reviewed:
-        raise InputError("--only-reviewed is given without --export, the file it is about")
+    for flag, given in (("--only-reviewed", only_reviewed), ("--overwrite", overwrite)):
+        if given:
+            raise InputError(f"{flag} is given without --export, the file it is about")
 
     from labeltrace.diagnostics.runs import Run
     from labeltrace.progress import Bars
     from labeltrace.review import ReviewServer
+    from labeltrace.review.store import SKIP
 
     talk = talk_console(as_json)
     with Bars(talk) as bars:
@@ -56,7 +63,10 @@ def review(
         if as_json:
             print_json({"run": str(run), "address": server.address, "decisions": str(server.store.path)})
         else:
-            console.print(f"{run}: {len(server.store.decisions()):,} decided so far. Open\n", soft_wrap=True)
+            decisions = server.store.decisions()
+            skipped = sum(event.action == SKIP for event in decisions)
+            made = f"{len(decisions) - skipped:,} decided, {skipped:,} skipped so far"
+            console.print(f"{run}: {made}. Open\n", soft_wrap=True)
             console.print(f"  {server.address}\n", soft_wrap=True)
             console.print(f"Decisions go to {server.store.path} at once; Ctrl-C ends.", soft_wrap=True)
         console.file.flush()  # for who reads the address through a pipe
@@ -68,37 +78,45 @@ def review(
 
     server.serve(ready)
     flags = "" if trust is None else f" {as_flags(trust)}"
-    talk.print(f"ended; labeltrace review {run}{flags} --export labels.diff.csv writes the decisions", soft_wrap=True)
+    again = f"labeltrace review {run}{flags} --export labels.diff.csv"
+    whose = "your decisions, and the run's relabels where you have made none (--only-reviewed leaves those out)"
+    talk.print(f"ended; {again} writes {whose}", soft_wrap=True)
 
 
-def _export(run: Path, export: Path, only_reviewed: bool, trust: tuple[float, float] | None, as_json: bool) -> None:
+def _export(
+    run: Path, export: Path, only_reviewed: bool, overwrite: bool, trust: tuple[float, float] | None, as_json: bool
+) -> None:
     from labeltrace.audit import read_samples
     from labeltrace.audit.decisions import KEEP, RELABEL
     from labeltrace.audit.export import check_file
     from labeltrace.audit.samples import decided_by
     from labeltrace.engine import RunFolder
-    from labeltrace.review.merge import reviewed_diff
+    from labeltrace.review.merge import could_be_exported, reviewed_diff
     from labeltrace.review.store import SKIP, Store
 
     check_file(export, "--export", (".csv",))
     folder = RunFolder.open(run)
     table, file = decided_by(read_samples(folder.path), trust), folder.review
-    decisions = []
+    decisions, history = [], []
     if file.exists():  # else nobody has decided anything, and an export leaves no file behind that says so
         store = Store(file, table)
-        decisions = store.decisions()
+        decisions, history = store.decisions(), store.history()
         store.close()
     elif only_reviewed:
         raise InputError(f"{run}: nobody has decided anything yet; labeltrace review {run} opens the page")
+    if export.exists() and not overwrite and not could_be_exported(export, table, history):
+        raise InputError(f"--export {export}: exists and is no label diff of this run; --overwrite replaces it")
     diff = reviewed_diff(table, decisions, only_reviewed=only_reviewed)
     diff.write(export)
     counts = {action: sum(event.action == action for event in decisions) for action in (KEEP, RELABEL, SKIP)}
+    people, alone = counts[RELABEL], len(diff) - counts[RELABEL]
     if as_json:
-        print_json({"run": str(run), "file": str(export), "labels": len(diff), "reviewed": counts})
+        rows = {"labels": len(diff), "by_people": people, "by_run": alone}
+        print_json({"run": str(run), "file": str(export), **rows, "reviewed": counts})
         return
-    people = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    machine = len(diff) - counts[RELABEL]
-    console.print(f"reviewed: {people}; {machine:,} more labels by the run itself", soft_wrap=True)
-    console.print(
-        f"{export}  {len(diff):,} labels; labeltrace labels apply DATA --diff {export} --out NEW", soft_wrap=True
-    )
+    console.print("reviewed: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()), soft_wrap=True)
+    whose = f"{people:,} decided by a person, {alone:,} by the run alone"
+    if alone:
+        whose += f" (--only-reviewed leaves these {alone:,} out)"
+    console.print(f"{export}  {len(diff):,} labels: {whose}", soft_wrap=True, style="bold")
+    console.print(f"labeltrace labels apply DATA --diff {export} --out NEW", soft_wrap=True)

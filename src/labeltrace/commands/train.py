@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 import signal
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,18 +109,20 @@ def train(
         from labeltrace.progress import Bars
         from labeltrace.runs import figures, run
 
+        given = _given_as(str(config or "config"), flags, read, set_ or [])
         overrides = _merge(flags, set_ or [])
         others = config is not None or out is not None or overwrite or set(overrides) - WHERE
         if resume is not None and others:
             allowed = ", ".join(f"--{name}" for name in sorted(WHERE))
             raise InputError(f"--resume repeats the run in its folder; only {allowed} may be changed")
 
-        run_config = load_config(config, overrides)
-        folder = resume or out or Path("runs") / _run_name(run_config)
-        if resume is None:
-            _check_outside(folder, run_config)
-        with Bars(talk_console(as_json)) if place.rank == 0 else nullcontext(Reporter()) as bars:
-            trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
+        with _flags_named(given):
+            run_config = load_config(config, overrides)
+            folder = resume or out or Path("runs") / _run_name(run_config)
+            if resume is None:
+                _check_outside(folder, run_config)
+            with Bars(talk_console(as_json)) if place.rank == 0 else nullcontext(Reporter()) as bars:
+                trained, table = run(run_config, folder, resume=resume is not None, overwrite=overwrite, reporter=bars)
         if place.rank:
             return
     plan, found = trained.plan, figures(folder)
@@ -134,8 +137,41 @@ def train(
     for name, value in found.items():
         shown = "–" if math.isnan(value) else f"{100 * value:.2f} %"
         console.print(f"{name.replace('_', ' '):>20}  {shown}")
+    truth = plan.dataset.train.truth
+    known = 0 if truth is None else int((truth >= 0).sum())
+    if truth is not None and known < len(truth):
+        console.print(f"precision, recall and both accuracies: over the {known:,} samples whose truth is known")
     console.print(", ".join(f"{decision} {count}" for decision, count in decision_counts(table).items()))
     console.print(f"{folder}/  {file_names(folder)}", soft_wrap=True)
+    where = shlex.quote(str(folder))
+    steps = ", ".join(f"labeltrace {word} {where}" for word in ("audit", "report", "review"))
+    console.print(f"next: {steps}", soft_wrap=True)
+
+
+def _given_as(
+    where: str, flags: Iterable[str], read: Iterable[str], pairs: Iterable[str]
+) -> dict[tuple[str, str], str]:
+    """Return (what a key belongs to in a message, the key) → how it was given."""
+    found = {(where, name): f"--{name.replace('_', '-')}" for name in flags}
+    found |= {("read", name): f"--{name.replace('_', '-')}" for name in read}
+    for pair in pairs:
+        key = pair.partition("=")[0]
+        outer, dot, inner = key.partition(".")
+        found[(outer, inner) if dot else (where, key)] = f"--set {key}"
+    return found
+
+
+@contextmanager
+def _flags_named(given: Mapping[tuple[str, str], str]) -> Iterator[None]:
+    """Let an error about a key begin with the flag that gave it."""
+    try:
+        yield
+    except InputError as error:
+        where, name, words = (*str(error).split(": ", 2), "", "")[:3]
+        flag = given.get((where, name))
+        if flag is None or not words:
+            raise
+        raise InputError(f"{flag}: {words}") from None
 
 
 def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
@@ -211,8 +247,10 @@ class resumable:
         if error is not None and self.place.size > 1:  # torchrun ends all ranks when one fails; this one ends anyway
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if isinstance(error, Interrupted):
-            done = f"stopped after {error.epoch} epochs, all saved. Go on with: {_resume(error.folder)}"
-            raise typer.Exit(130 if self.place.rank else complain(done, 130))
+            done = f"stopped after {error.epoch} epoch{'s' if error.epoch > 1 else ''}, all saved. Go on with"
+            if not error.epoch:
+                done = "stopped in the first epoch, so nothing is trained yet. Begin again with"
+            raise typer.Exit(130 if self.place.rank else complain(f"{done}: {_resume(error.folder)}", 130))
         if isinstance(error, Diverged):
             raise typer.Exit(1 if self.place.rank else complain(str(error), 1))
         if isinstance(error, RankDied):

@@ -22,8 +22,9 @@ class PartOverview:
         samples: N.
         counts: samples per class, in the order of the classes.
         inputs: what a sample is, in words.
-        sizes: shortest, median and longest "width×height" of up to 500 image files; None for other inputs.
-        unreadable: image files among those whose head could not be read.
+        looked: image files whose head was read: all, or 500 evenly spread; 0 for other inputs.
+        sizes: "width×height" of the smallest, the median and the largest of these; None where there is none.
+        unreadable: how many of these have a head that cannot be read; a file may be broken further on.
         known: samples whose true label is known; None where no truth is there.
         wrong: of these, how many carry another label.
     """
@@ -31,6 +32,7 @@ class PartOverview:
     samples: int
     counts: tuple[int, ...]
     inputs: str
+    looked: int
     sizes: tuple[str, str, str] | None
     unreadable: int
     known: int | None
@@ -66,13 +68,13 @@ def overview(dataset: Dataset) -> Overview:
 
 
 def _part(split: Split, classes: int) -> PartOverview:
-    sizes, unreadable = _sizes(split)
+    looked, sizes, unreadable = _sizes(split)
     known = wrong = None
     if split.truth is not None:
         known = int((split.truth >= 0).sum())
         wrong = int(((split.truth >= 0) & (split.truth != split.labels)).sum())
     counts = tuple(torch.bincount(split.labels, minlength=classes).tolist())
-    return PartOverview(len(split), counts, _inputs(split), sizes, unreadable, known, wrong)
+    return PartOverview(len(split), counts, _inputs(split), looked, sizes, unreadable, known, wrong)
 
 
 def _inputs(split: Split) -> str:
@@ -84,14 +86,14 @@ def _inputs(split: Split) -> str:
     return f"images {shape[2]}×{shape[1]}, {'grey' if shape[0] == 1 else 'colour'}"
 
 
-def _sizes(split: Split) -> tuple[tuple[str, str, str] | None, int]:
+def _sizes(split: Split) -> tuple[int, tuple[str, str, str] | None, int]:
     files = split.inputs
     if not isinstance(files, ImageFiles):
-        return None, 0
+        return 0, None, 0
     spread = np.linspace(0, len(files) - 1, min(HEADS, len(files))).round().astype(int)
     heads = [image_size(files.path(int(i))) for i in spread]
     found = sorted((size for size in heads if size is not None), key=lambda size: (min(size), max(size)))
     if not found:
-        return None, len(heads)
+        return len(heads), None, len(heads)
     low, middle, high = (f"{width}×{height}" for width, height in (found[0], found[len(found) // 2], found[-1]))
-    return (low, middle, high), len(heads) - len(found)
+    return len(heads), (low, middle, high), len(heads) - len(found)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from labeltrace.audit import class_names, read_samples
 from labeltrace.data import Dataset, Split
 from labeltrace.data.feed import Feed
+from labeltrace.data.load import exists, follow, moved
 from labeltrace.diagnostics.cka import linear_cka
 from labeltrace.diagnostics.gradients import BATCH, BATCHES, gradient_figures
 from labeltrace.diagnostics.probe import linear_probe
@@ -26,7 +27,7 @@ from labeltrace.diagnostics.stages import accuracy, pooled, stage_features, stag
 from labeltrace.diagnostics.strata import drift_strata
 from labeltrace.diagnostics.surgery import Surgery, surgery
 from labeltrace.diagnostics.values import mean
-from labeltrace.engine import Plan, Reporter, RunFolder, load_config, plan
+from labeltrace.engine import Plan, Reporter, RunConfig, RunFolder, load_config, plan
 from labeltrace.engine.checkpoint import read_checkpoint
 from labeltrace.engine.device import make_fabric
 from labeltrace.engine.start import check_data
@@ -37,6 +38,10 @@ from labeltrace.scoring import score
 
 FORWARD = 256  # samples of a forward
 SCORES = ("observed_reliability", "clean")
+NO_TRUTH = (
+    "no true labels are known, which this needs: train with --truth-column NAME, or compare with labels of your own "
+    "by --figure surrogate --labels truth.csv"
+)
 
 Progress = Callable[[str, int, int], None]  # what is measured, steps done, steps in all
 
@@ -50,7 +55,7 @@ class Run:
         make_network: for a run with a network of its own.
         checkpoint: whose weights, "last", "best" or a checkpoint file of this run.
         device: where networks run: auto, cpu, cuda or cuda:N.
-        root: folder that holds the dataset now, where it has moved.
+        root: folder that holds the dataset now, where it has moved; or own data itself, in its new place.
         reporter: hears of image files being read.
 
     Raises:
@@ -73,8 +78,8 @@ class Run:
         self.checkpoint = known.get(checkpoint, Path(checkpoint))
         if checkpoint not in known and not is_file(self.checkpoint):
             raise InputError(f"unknown checkpoint {checkpoint!r}: {nearest(checkpoint, known)}, or the name of a file")
-        moved = {} if root is None else {"root": root}
-        self.config = load_config(self.folder.config, {"device": device, **moved})
+        config = load_config(self.folder.config, {"device": device})
+        self.config = config if root is None else _moved(config, root)
         self._given = dataset, make_network, reporter
 
     @property
@@ -91,6 +96,8 @@ class Run:
     def plan(self) -> Plan:
         """The run resolved, with its dataset."""
         dataset, make_network, reporter = self._given
+        if dataset is None and _is_own(self.config) and not exists(Path(self.config.data)):
+            raise InputError(f"{self.config.data}: no such file or folder; --root says where the run's data is now")
         planned = plan(self.config, dataset, make_network, reporter)
         check_data(self.folder, planned)
         return planned
@@ -124,7 +131,7 @@ class Run:
             InputError: none is known.
         """
         if "truth" not in self.samples.column_names or not bool((self.column("truth") >= 0).any()):
-            raise InputError(f"{self.folder.path}: no true labels are known; this needs a run with known truth")
+            raise InputError(f"{self.folder.path}: {NO_TRUTH}")
         return self.column("truth")
 
     def verdicts(self, score: str = "observed_reliability", truth: Tensor | None = None) -> Verdicts:
@@ -301,9 +308,26 @@ def layer_mean(rows: list[Row], column: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
+def _is_own(config: RunConfig) -> bool:
+    """Whether a run is of a user's files, which its config names by their whole path."""
+    return Path(config.data).is_absolute()
+
+
+def _moved(config: RunConfig, root: Path) -> RunConfig:
+    """Return a run with its data where it is now, and the files of labels and test samples that went with it."""
+    if not _is_own(config):
+        return config.model_copy(update={"root": root})
+    old, new = Path(config.data), moved(Path(config.data), root)
+    files = {
+        name: str(follow(Path(config.read[name]), old, new)) for name in ("labels", "test") if config.read.get(name)
+    }
+    noise = None if config.noise_file is None else follow(config.noise_file, old, new)
+    return config.model_copy(update={"data": str(new), "read": {**config.read, **files}, "noise_file": noise})
+
+
 def _train_truth(run: Run) -> Tensor:
     if run.train.truth is None or not bool((run.train.truth >= 0).any()):
-        raise InputError(f"{run.folder.path}: no true labels are known; this needs a run with known truth")
+        raise InputError(f"{run.folder.path}: {NO_TRUTH}")
     return run.train.truth
 
 

@@ -93,6 +93,10 @@ def plan(
             raise InputError("this run trains a network of its own: start or resume it from Python with make_network=")
         check_model(config.model)
     controller_name = _controller(config, learner)
+    if config.preset is not None:
+        _preset(config.preset, learner)
+    build(learner.settings_type, config.settings, "settings")  # names and values, before the recipe that they change
+    build(TraceConfig, config.trace, "trace")
     read = build(ReadOptions, config.read, "read")
     if dataset is not None:
         config = config.model_copy(update={"data": IN_MEMORY + dataset.name})
@@ -102,16 +106,8 @@ def plan(
         dataset = load_dataset(config.data, config.root, config.seed, read)
     if config.subset is not None:
         dataset = dataset.subset(config.subset, config.seed)
-    dataset, skipped = prepare(dataset, read, None if reporter is None else reporter.reading)
-    if len(dataset.train) < 2:
-        raise InputError(f"{dataset.name}: {len(dataset.train)} training sample; training needs two or more")
-    record = None
-    if config.noise is not None:
-        seed = config.seed if config.noise_seed is None else config.noise_seed
-        dataset, record = add_noise(dataset, config.noise, config.rate, seed)
-    elif config.noise_file is not None:
-        dataset, record = apply_noise_file(dataset, expanded(config.noise_file), _foreign_images(config, dataset, read))
-    preset_name, preset = _preset(config, learner, dataset)
+    preset_name = config.preset or _recipe(dataset.input_shape)
+    preset = _preset(preset_name, learner)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
     trace = _trace(config, preset, settings.epochs, recipe_epochs)
     shape, classes = dataset.input_shape, dataset.num_classes
@@ -126,6 +122,17 @@ def plan(
     if config.weights is not None:  # likewise: a file that does not fit shows before anything is written
         with torch.random.fork_rng(devices=[]):
             load_weights(make_network(), expanded(config.weights))
+
+    # Many images take long to read: they come after all that can be refused without them (noise may look at them).
+    dataset, skipped = prepare(dataset, read, None if reporter is None else reporter.reading)
+    if len(dataset.train) < 2:
+        raise InputError(f"{dataset.name}: {len(dataset.train)} training sample; training needs two or more")
+    record = None
+    if config.noise is not None:
+        seed = config.seed if config.noise_seed is None else config.noise_seed
+        dataset, record = add_noise(dataset, config.noise, config.rate, seed)
+    elif config.noise_file is not None:
+        dataset, record = apply_noise_file(dataset, expanded(config.noise_file), _foreign_images(config, dataset, read))
 
     named = config.data in datasets or config.data.startswith(IN_MEMORY)
     resolved = config.model_copy(
@@ -181,11 +188,10 @@ def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
     return name
 
 
-def _preset(config: RunConfig, learner: type[Learner], dataset: Dataset) -> tuple[str, Preset]:
-    name = config.preset or _recipe(dataset.input_shape)
+def _preset(name: str, learner: type[Learner]) -> Preset:
     if name not in learner.presets:
         raise InputError(f"unknown preset {name!r} of {learner.name}: {nearest(name, learner.presets)}")
-    return name, learner.presets[name]
+    return learner.presets[name]
 
 
 def _recipe(shape: tuple[int, ...]) -> str:

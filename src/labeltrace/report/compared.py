@@ -39,6 +39,18 @@ HIGHER = {"best", "last", "mean_last_10", "precision", "recall", "average_precis
           "relabel_accuracy"}  # fmt: skip
 LOWER = {"hc_error", "ece_label", "ece_suggestion"}
 
+#: what a reader may not know of the figures
+MEANING = {
+    "noise_rate": "share of labels that are wrong if the label noise is what best explains the networks' predictions",
+    "disagreement": "an upper estimate of the same: some of these suggestions are wrong themselves",
+    "precision": "share of wrong labels among the samples that the run doubts, relabel and review together",
+    "recall": "share of all wrong labels that the run doubts",
+    "average_precision": "precision averaged down the list of samples, the most suspicious first",
+    "auroc": "how often a wrong label stands before a right one in that list; by chance 50 %",
+    "ece_label": "how far reliability and share of right labels are apart on average; 0 where 0.8 means right in 80 %",
+    "ece_suggestion": "likewise for suggestions",
+}
+
 BINS = {"observed_correct": "label is right", "pseudo_accuracy": "suggestion is right",
         "follow_noisy": "suggestion repeats a wrong label"}  # fmt: skip
 UNKNOWN_BINS = {"follows": "suggestion is the label", "confidence": "mean confidence of the suggestion"}
@@ -77,7 +89,10 @@ def _figures(found: Sequence[Findings]) -> Html:
         row = [tag("td", tag("b", cell) if value == best else cell) for cell, value in zip(cells, values, strict=True)]
         rows.append([words + ("" if digits is None else ", %"), *row])
     caption = "What the run came to." if len(found) == 1 else "What the runs came to. The best of a row is bold."
-    return table(caption, ["", *(f.title for f in found)], rows, class_="figures")
+    there = [key for key in MEANING if any(not math.isnan(f.figures.get(key, math.nan)) for f in found)]
+    terms = (tag("div", tag("dt", FIGURES[key][0]), tag("dd", MEANING[key])) for key in there)
+    meaning = tag("details", tag("summary", "What the figures mean"), tag("dl", *terms, class_="terms"))
+    return join(table(caption, ["", *(f.title for f in found)], rows, class_="figures"), meaning)
 
 
 def _best(key: str, values: list[float]) -> float:
@@ -130,12 +145,13 @@ def _numbers(what: str, head: list[str], rows: Sequence[Sequence[Child]]) -> Htm
 
 def _bins_words(found: Sequence[Findings]) -> str:
     words = (
-        "Samples sorted into ten bins by how far their observed label is trusted. Where that trust is calibrated, the "
-        "line of right labels lies on the dotted diagonal."
+        "Samples sorted into ten bins by the reliability of their observed label: how far, from 0 to 1, the run trusts "
+        "it. That comes from its loss beside the others' and, with TRACE, also from how steadily the layers of the "
+        "network see the same samples around it and from whether predictions agree."
     )
     if not any(f.truth for f in found):
-        return words.split(" Where")[0] + " No true label is known, so nothing is said about who is right."
-    return words
+        return f"{words} No true label is known, so nothing is said about who is right."
+    return f"{words} Where that trust is calibrated, the line of right labels lies on the dotted diagonal."
 
 
 def _bins(found: Findings) -> Html:
@@ -162,8 +178,9 @@ def _landscape_words(found: Sequence[Findings]) -> str:
     if not all(f.truth for f in found):
         right = f"{right} (where no truth is known, {share})" if any(f.truth for f in found) else share
     return (
-        f"Both reliabilities at once. A cell shows {right}, in per cent, and below it the number of samples; cells "
-        "with next to none are blank. Top left is where a replacement is needed and offered."
+        "Both reliabilities at once: that of the label across, that of the suggestion upwards, which is how sure the "
+        f"networks are of the class that they suggest. A cell shows {right}, in per cent, and below it the number of "
+        "samples; cells with next to none are blank. Top left is where a replacement is needed and offered."
     )
 
 

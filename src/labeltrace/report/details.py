@@ -110,8 +110,8 @@ def _gallery(found: Findings) -> Html:
     parts.append(
         tag(
             "p", "Drawn at random from each decision, the most suspicious labels first. ", tag("b", "a"),
-            " is the weight of the label and ", tag("b", "b"), " that of the suggestion in the training target. ",
-            "To decide: ",
+            " is the weight of the label and ", tag("b", "b"), " that of the suggestion in the training target, by ",
+            "their reliabilities: 0 is none, 1 is all. To decide: ",
             tag("code", f"labeltrace review {quote(str(found.path))}"),
         )
     )  # fmt: skip
@@ -131,8 +131,8 @@ def _card(card: Card) -> Html:
         tag("div", tag("dt", "label"), tag("dd", card.observed)),
         tag("div", tag("dt", "suggested"), tag("dd", card.suggested)),
         None if card.truth is None else tag("div", tag("dt", "true"), tag("dd", card.truth)),
-        _weight("a", card.a),
-        _weight("b", card.b),
+        _weight("a", card.a, "weight of the label"),
+        _weight("b", card.b, "weight of the suggestion"),
     ]
     about = f"label {card.observed}, suggested {card.suggested}"
     if card.image is not None:
@@ -145,10 +145,10 @@ def _card(card: Card) -> Html:
     return tag("li", picture, tag("dl", *lines), tag("p", f"#{card.id}", class_="id"), class_=card.decision)
 
 
-def _weight(name: str, value: float) -> Html:
+def _weight(name: str, value: float, words: str) -> Html:
     bar = tag("i", style=f"width:{PERCENT * min(max(value, 0), 1):.0f}%")
     number = tag("dd", f"{value:.2f}", tag("span", bar, class_="meter", aria_hidden="true"))
-    return tag("div", tag("dt", name), number, class_="weight")
+    return tag("div", tag("dt", name), number, class_="weight", title=words)
 
 
 def _strip(card: Card, about: str) -> Html:

@@ -17,6 +17,7 @@ from labeltrace.files import write_atomically
 #: what a gallery shows, from the top, and in which colours (Okabe and Ito's, safe for colour-blind readers)
 COLOURS = {RELABEL: "#D55E00", REVIEW: "#0072B2", KEEP: "#009E73"}
 OF_EACH = 4
+WEIGHTS = "a: weight of the label, b: weight of the suggestion, in the training target"
 
 
 def pick(table: pa.Table, seed: int = 0, count: int = OF_EACH) -> list[int]:
@@ -50,7 +51,7 @@ def draw_gallery(table: pa.Table, split: Split, path: Path, title: str) -> None:
         raise InputError("matplotlib is not installed: pip install 'labeltrace[plots]'") from None
     names, rows = class_names(table), pick(table)
     figure = Figure(figsize=(9.6, 8.4), layout="constrained")
-    figure.suptitle(title, fontsize=12, parse_math=False)
+    figure.suptitle(f"{title}\n{WEIGHTS}", fontsize=12, parse_math=False)
     axes = figure.subplots(3, 4, squeeze=False).ravel()
     for axis in axes:
         axis.axis("off")

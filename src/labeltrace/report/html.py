@@ -20,6 +20,7 @@ from labeltrace.report.findings import Findings, find, names_of
 from labeltrace.report.markup import Html, join, tag
 
 SAMPLES = 12  # cards of each decision
+ESTIMATES = ("noise_rate", "disagreement")  # of the share of wrong labels: the one errs low, the other high
 MOST_SAMPLES = 500  # beyond, the file would be slow to open
 
 
@@ -105,6 +106,12 @@ def _sign(number: int) -> str:
 def _verdict(found: Findings) -> Html:
     counts = ", ".join(f"{name} {count:,}" for name, count in found.decisions.items())
     total = sum(found.decisions.values())
-    low, high = (shown(share, 1, PERCENT) for share in sorted(found.figures[n] for n in ("noise_rate", "disagreement")))
-    wrong = f"between {low} and {high}\N{NO-BREAK SPACE}% of the labels are wrong (estimated)"
-    return tag("p", f"{total:,} samples: {counts}; {wrong}.")
+    fitted, counted = (f"{shown(found.figures[name], 1, PERCENT)}\N{NO-BREAK SPACE}%" for name in ESTIMATES)
+    return join(
+        tag("p", f"{total:,} samples: {counts}."),
+        tag(
+            "p", f"Wrong labels, estimated in two ways that err to either side: {fitted} by the label noise that best "
+            "explains the networks' predictions, too few where they are unsure or have learnt wrong labels by heart; "
+            f"{counted} by counting suggestions that differ from the label, too many where suggestions are wrong."
+        ),
+    )  # fmt: skip

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from labeltrace.audit.decisions import RELABEL
-from labeltrace.audit.diff import COLUMNS, LabelDiff, label_diff
+from labeltrace.audit.diff import COLUMNS, LabelDiff, label_diff, read_diff
 from labeltrace.audit.samples import class_names
+from labeltrace.errors import InputError
 from labeltrace.review.store import SKIP, Event
 
 
@@ -42,3 +44,26 @@ def reviewed_diff(table: pa.Table, decisions: Iterable[Event], *, only_reviewed:
     relabelled = np.flatnonzero(left & (np.asarray(table["decision"].to_pylist()) == RELABEL))
     both = pa.concat_tables([people, machine.table.cast(people.schema)])
     return LabelDiff(both.take(np.argsort(np.concatenate([rows, relabelled]))))
+
+
+def could_be_exported(path: Path, table: pa.Table, history: Iterable[Event]) -> bool:
+    """Whether a file holds nothing but what an export of this run has written, so that a new one may take its place.
+
+    That is a label diff whose every change is one that the run suggests or that a person has once made.
+
+    Args:
+        path: of the file.
+        table: samples table of the run.
+        history: every event, see `Store.history`.
+    """
+    names = pa.array(class_names(table), pa.string())
+    observed, suggested = (names.take(table[column].combine_chunks()) for column in ("observed", "suggested"))
+    made = {(event.row, event.label) for event in history}
+    try:
+        with path.open(encoding="utf-8") as file:
+            header, more = file.readline().rstrip("\n"), file.read(1)
+        changes = read_diff(path).changes(table["id"], observed, names, str(path)) if more else {}
+    except (InputError, OSError, ValueError):  # another kind of file, or about other samples
+        return False
+    ours = all(label == suggested[row].as_py() or (row, label) in made for row, label in changes.items())
+    return header == ",".join(COLUMNS) and ours

@@ -218,9 +218,19 @@ function neighbour(other) {
   if (other.held !== null) more.textContent = other.held === about.classes[other.observed] ? "you kept it" : `you: ${other.held}`;
   else if (other.decision !== "keep") more.textContent = `perhaps ${about.classes[other.suggested]}`;
   if (!other.picture) more.textContent = `sample ${other.id} ${more.textContent}`;
-  item.title = `sample ${other.id}, cosine ${other.cosine.toFixed(3)}`;
+  item.title = `sample ${other.id}, similarity ${other.cosine.toFixed(3)} (1 is the same)`;
   item.append(label, more);
   return item;
+}
+
+// Exporting
+
+async function openExport() {
+  const { total, decided, made } = await look({ decision: "relabel", observed: "", state: "all", move: "next" });
+  const number = (count) => count.toLocaleString("en");
+  $("export-counts").textContent =
+    `Labels that you have changed: ${number(made.suggestion + made.other)}. The run's own, which you have not decided: ${number(total - decided)}.`;
+  $("export").showModal();
 }
 
 // Choosing a class
@@ -305,7 +315,7 @@ function act(name) {
 
 for (const name of [...Object.keys(actions), "choose"]) $(name).addEventListener("click", () => act(name));
 $("open-help").addEventListener("click", () => $("help").showModal());
-$("open-export").addEventListener("click", () => $("export").showModal());
+$("open-export").addEventListener("click", () => doing(openExport));
 for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => button.closest("dialog").close());
 
 document.addEventListener("keydown", (event) => {
