@@ -338,5 +338,5 @@ def test_datasets_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     load_dataset("toy")
     assert seen == [(Path("some/folder"), 3), (None, 0)]
     assert {"digits", "cifar10", "cifar100"} <= set(datasets)
-    with pytest.raises(InputError, match="cifar1: no dataset and no file .*; did you mean 'cifar10'"):
+    with pytest.raises(InputError, match=r"cifar1: no dataset and no file .*; did you mean 'cifar10'"):
         load_dataset("cifar1")

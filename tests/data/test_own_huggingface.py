@@ -161,6 +161,7 @@ def columns(**changes: Any) -> dict[str, Any]:
     [
         (columns(label=[0, -1]), None, "d, row 1: no label"),
         (columns(label=[0, 2]), None, "label 2, but 2 classes are named"),
+        (columns(label=pa.array([0, 2**64 - 1], pa.uint64())), None, f"label {2**64 - 1}, but 2 classes are named"),
         ({"label": [0, 1]}, {"label": CLASSES}, "no columns of images and none of vectors; .* Columns: 'label'"),
         ({"image": [], "label": []}, None, "there are no rows"),
         (

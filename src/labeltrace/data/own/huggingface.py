@@ -190,10 +190,10 @@ def _labels(column: Any, names: list[str] | None, folder: Path) -> tuple[tuple[s
         return None, words(column, f"{folder}: labels")
     if not pa.types.is_integer(column.type):
         raise DatasetError(f"{folder}: labels of named classes are {column.type}; expected integers")
-    codes = pc.if_else(pc.less(column, 0), None, column)
-    largest = pc.max(codes).as_py()
+    largest = pc.max(column).as_py()  # looked at before the sign: unsigned ones may be too large for that
     if largest is not None and largest >= len(names):
         raise DatasetError(f"{folder}: label {largest}, but {len(names)} classes are named")
+    codes = pc.if_else(pc.less(column, 0), None, column)
     return tuple(names), pa.chunked_array([pa.array(names, pa.string()).take(codes.combine_chunks())])
 
 
