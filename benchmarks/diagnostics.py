@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from shared import RESULTS, parser_of
+from shared import RESULTS, command_of, parser_of
 
 from labeltrace.audit import read_samples
 from labeltrace.audit.samples import values
@@ -52,6 +52,7 @@ DEPTH = {
     "probe_accuracy": "probe, %",
     "fisher_ratio": "Fisher ratio",
 }
+FLAGS = ("model", "epochs", "rates", "at", "seed")  # that repeat a measurement
 AFTER = {"test_accuracy": "test accuracy", "learned_wrong": "wrong labels that the network gives back"}
 #: what the paper prints for ResNet-18
 PAPER = {
@@ -110,7 +111,7 @@ def main() -> None:
     result = {
         "what": asked.what,
         "data": asked.data,
-        "command": command(asked),
+        "command": command_of("diagnostics.py", f"{asked.what} {asked.data}", asked, FLAGS),
         "epochs": asked.epochs,
         "seed": asked.seed,
         "rows": [row for notes in measured.values() for rows in notes["rows"].values() for row in rows],
@@ -216,16 +217,6 @@ def parts(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         words = "_".join(f"{key}{row[key]}" if key != "pooling" else row[key] for key in keys)
         found.setdefault(f"{result['what']}_{result['data']}_{words}", []).append(row)
     return found
-
-
-def command(asked: argparse.Namespace) -> str:
-    """Return what repeats the measurement, but for folders."""
-    words = ["python benchmarks/diagnostics.py", asked.what, asked.data]
-    for name in ("model", "epochs", "rates", "at", "seed"):
-        value = getattr(asked, name)
-        if value:
-            words.append(f"--{name} {' '.join(f'{v:g}' for v in value) if isinstance(value, list) else value}")
-    return " ".join(words)
 
 
 def page(results: Path) -> str:

@@ -39,6 +39,18 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; at one that nothing can have (too long, a NUL in it) there is not.
+
+    >>> exists(Path("x" * 5000))
+    False
+    """
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one move."""
     path.parent.mkdir(parents=True, exist_ok=True)

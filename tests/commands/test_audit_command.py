@@ -101,7 +101,7 @@ def test_nothing_is_wrapped_in_a_pipe(long_names):
 @pytest.mark.parametrize(("width", "shown"), [(160, 3), (130, 3), (129, 2), (116, 1), (109, 0), (98, 0), (40, 0)])
 def test_a_narrow_terminal_breaks_no_id(long_names, monkeypatch, width, shown):
     narrow = Console(width=width, force_terminal=True, color_system=None, markup=False, highlight=False)
-    monkeypatch.setattr("labeltrace.commands.audit.console", narrow)
+    monkeypatch.setattr("labeltrace.commands.audit_tables.console", narrow)
     lines = [line.rstrip() for line in ran(long_names).splitlines()]
     rows = [line for line in lines if line.startswith("folder of photos/")]
     assert [row[: len(LONG[0])] for row in rows] == LONG  # rows are in the order of equal scores

@@ -338,5 +338,6 @@ def test_datasets_are_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     load_dataset("toy")
     assert seen == [(Path("some/folder"), 3), (None, 0)]
     assert {"digits", "cifar10", "cifar100"} <= set(datasets)
-    with pytest.raises(InputError, match=r"cifar1: no dataset and no file .*; did you mean 'cifar10'"):
+    unknown = "cifar1: no dataset and no file or folder of this name; did you mean 'cifar10'"
+    with pytest.raises(InputError, match=unknown):
         load_dataset("cifar1")

@@ -102,7 +102,7 @@ def test_after_ctrl_c_it_says_how_to_go_on_and_that_finishes_the_run(whole, tmp_
     assert process.returncode == 130
     assert "Traceback" not in errors
     (line,) = [line for line in errors.splitlines() if "--resume" in line]
-    done, command = re.search(r"stopped after (\d+) epochs?.* (labeltrace train --resume .*)", line).groups()
+    done, command = re.search(r"stopped after (\d+) epochs?, all saved.* (labeltrace train --resume .*)", line).groups()
     assert saved.checkpoint(folder)["epoch"] == int(done) < 6
     words = shlex.split(command)
     assert words == ["labeltrace", "train", "--resume", str(folder)]

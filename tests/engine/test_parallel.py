@@ -356,7 +356,7 @@ def test_a_scheduler_that_stops_one_rank_stops_the_run_and_it_goes_on(tmp_path):
         processes = ranks.start(["-m", "labeltrace", *words])
         said, codes = strike(processes, rank, number, folder, after)
         assert codes == [130, 130]
-        done, words = last_words(said[0], r"stopped after (\d+) epochs?")
+        done, words = last_words(said[0], r"stopped after (\d+) epochs?, all saved")
         assert "labeltrace" not in said[1]  # one rank talks
         assert saved.checkpoint(folder)["epoch"] == done < 15
         after = done + 2

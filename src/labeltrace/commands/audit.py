@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import csv
-import math
 import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
+from labeltrace.commands.audit_tables import (
+    MOST_CLASSES,
+    chosen_json,
+    chosen_lines,
+    class_table,
+    figure,
+    print_table,
+    queue_table,
+)
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.labels import apply_command
 from labeltrace.commands.trust import TrustLabel, TrustSuggestion, as_flags, thresholds
 from labeltrace.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from labeltrace.audit.estimate import NoiseEstimate
-    from labeltrace.audit.summary import ClassSummary
-    from labeltrace.audit.thresholds import Chosen
 
 SHOWN = 10  # rows of the queue that are printed
-MOST_CLASSES = 20  # that are printed, those with most wrong labels
 PRECISION = 0.95  # that --checked asks of relabels and keeps when nothing is said
-WIDEST = 100_000  # columns of a terminal that has room for everything
-NARROW = 16  # columns that the name of a class may take where there is no room
 SORTS = ("worst", "index")
 MEASURES = {
     "precision": "wrong labels found: precision",
@@ -151,7 +154,7 @@ def audit(
         if diff is not None:
             changes = label_diff(rows)
             changes.write(diff)
-            written.append(f"{diff}  {len(changes):,} labels; {_apply_command(run, diff)}")
+            written.append(f"{diff}  {len(changes):,} labels; {apply_command(_folder_of(run), diff)}")
         if matrix is not None:
             _write_matrix(matrix, estimate, [row.name for row in classes])
             written.append(str(matrix))
@@ -166,7 +169,7 @@ def audit(
                 "disagreement": most,
                 "ranking": ranked_by,
                 "thresholds": trust,
-                "checked": None if chosen is None else _chosen_json(chosen),
+                "checked": None if chosen is None else chosen_json(chosen),
                 "known_truth": sum(known.values()),
                 "measures": measures,
                 "classes": [asdict(row) for row in classes],
@@ -183,9 +186,9 @@ def audit(
     low, high = (f"{100 * share:.1f} % ({words})" for share, words in ends)
     console.print(f"wrong labels: between {low} and {high}", soft_wrap=True)
     if chosen is not None:
-        for line in _chosen_lines(chosen):
+        for line in chosen_lines(chosen):
             console.print(line, soft_wrap=True)
-    _print_table(_class_table(classes))
+    print_table(class_table(classes))
     if len(classes) > MOST_CLASSES:
         console.print(f"… {len(classes) - MOST_CLASSES:,} more classes (--json lists all)")
     if measures is not None:
@@ -194,8 +197,8 @@ def audit(
         console.print(f"against the known truth{part}", soft_wrap=True)
         for name, words in MEASURES.items():
             line = words.format(relabels=known["relabel"])
-            console.print(f"  {line:<36} {_figure(measures[name])}", soft_wrap=True)
-    _print_table(_queue_table(head), whole=True)
+            console.print(f"  {line:<36} {figure(measures[name])}", soft_wrap=True)
+    print_table(queue_table(head), whole=True)
     if rows.num_rows > head.num_rows:
         console.print(f"… {rows.num_rows - head.num_rows:,} more (--out FILE writes all)", soft_wrap=True)
     for line in written:
@@ -284,25 +287,6 @@ def _folder_of(run: Path) -> Path | None:
     return folder if RunFolder(folder).config.exists() else None
 
 
-def _apply_command(run: Path, diff: Path) -> str:
-    """Return the command that puts a diff into the labels of the run's data, with their path where the run knows it."""
-    from labeltrace.data.own.load import is_path
-    from labeltrace.engine import RunFolder, load_config
-
-    words, new = ["DATA"], "NEW"
-    folder = _folder_of(run)
-    config = None if folder is None else load_config(RunFolder(folder).config, {})
-    if config is not None and is_path(config.data) and Path(config.data).exists():
-        flags = ("labels", "path_column", "label_column", "id_column", "truth_column")
-        given = {name: str(config.read[name]) for name in flags if config.read.get(name) is not None}
-        words = [config.data]
-        for name, value in given.items():
-            words += [f"--{name.replace('_', '-')}", value]
-        file = Path(given.get("labels", config.data))
-        new = str(file.with_name(f"{file.name}-new.csv" if file.is_dir() else f"{file.stem}-new{file.suffix}"))
-    return f"labeltrace labels apply {shlex.join([*words, '--diff', str(diff), '--out', new])}"
-
-
 def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None:
     from labeltrace.files import write_atomically
 
@@ -317,94 +301,3 @@ def _write_matrix(path: Path, estimate: NoiseEstimate, names: list[str]) -> None
         write_atomically(path, write)
     except OSError as error:
         raise InputError(f"--matrix {path}: {error.strerror or error}") from None
-
-
-def _class_table(classes: list[ClassSummary]) -> Table:
-    table = _plain_table()
-    table.add_column("labelled", overflow="fold", min_width=len("labelled"))
-    for heading in ("samples", "wrong (est.)", "relabel", "review"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("suggested instead")
-    for row in sorted(classes, key=lambda row: -row.wrong)[:MOST_CLASSES] if len(classes) > MOST_CLASSES else classes:
-        instead = "–" if row.replacement is None else f"{row.replacement} ({row.replaced:,})"
-        table.add_row(row.name, f"{row.samples:,}", f"{row.wrong:,.0f}", f"{row.relabel:,}", f"{row.review:,}", instead)
-    return table
-
-
-def _queue_table(head: Any) -> Table:
-    """Return the head of the queue; where the terminal is narrow, with less of everything but the ids."""
-    numbers = ["label trust", "score", "confidence"]  # the first is what is missed least
-    table = _queue_columns(head, numbers, None)
-    while console.is_terminal and _width(table) > console.width:
-        table = _queue_columns(head, numbers, NARROW)
-        if not numbers:
-            break
-        numbers = numbers[1:]
-    return table
-
-
-def _queue_columns(head: Any, shown: list[str], longest: int | None) -> Table:
-    table = _plain_table()
-    table.add_column("id", no_wrap=True, overflow="ignore")
-    for heading in ("label", "suggested"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=longest)
-    sources = {"label trust": "observed_reliability", "confidence": "confidence", "score": "score"}
-    sources = {heading: name for heading, name in sources.items() if heading in shown}
-    for heading in sources:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("decision", no_wrap=True)
-    for row in head.to_pylist():
-        numbers = (f"{row[name]:.3f}" for name in sources.values())
-        table.add_row(row["id"], row["observed_class"], row["suggested_class"], *numbers, row["decision"])
-    return table
-
-
-def _plain_table() -> Table:
-    return Table(box=None, padding=(0, 2), pad_edge=False, collapse_padding=True)
-
-
-def _width(table: Table) -> int:
-    """Return the columns that a table takes where there is room."""
-    return console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
-
-
-def _print_table(table: Table, whole: bool = False) -> None:
-    """Print a table; in full width where it is to be whole, and where no terminal is there to be too narrow for it."""
-    if whole or not console.is_terminal:
-        table.width = _width(table)
-    console.print(table, soft_wrap=True)
-
-
-def _chosen_lines(chosen: Chosen) -> list[str]:
-    from labeltrace.audit.thresholds import needed
-
-    wanted = f"{100 * chosen.wanted:g} %"
-    lines = [f"chosen from the checked samples: {as_flags((chosen.trust_label, chosen.trust_suggestion))}"]
-    for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep)):
-        low, high = share.interval
-        right = f"{share.right:,} of {share.count:,} right ({_figure(share.precision)})"
-        lines.append(f"  {name:<7} {right}, 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
-    usual = chosen.usual_keep
-    lines.append(f"          by default {usual.right:,} of {usual.count:,} right ({_figure(usual.precision)})")
-    lines.append(f"  review  {chosen.review:,}")
-    if not chosen.keeps_hold:
-        lines.append(f"  no thresholds with relabels of {wanted} keep as well as the default ones; these come closest")
-    elif not chosen.keeps_reach:
-        lines.append(f"  kept labels do not reach {wanted} under any thresholds; these come closest")
-    if not chosen.is_sure:
-        more = f"; {needed(chosen.wanted):,} checked relabels, all right, would be" if chosen.wanted < 1 else ""
-        lines.append(f"  the checked set is too small to be sure of {wanted}{more}")
-    return lines
-
-
-def _chosen_json(chosen: Chosen) -> dict[str, Any]:
-    shares = {
-        name: {**asdict(share), "precision": share.precision, "interval": share.interval}
-        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep), ("usual_keep", chosen.usual_keep))
-    }
-    tests = {"sure": chosen.is_sure, "keeps_reach": chosen.keeps_reach, "keeps_hold": chosen.keeps_hold}
-    return {**asdict(chosen), **shares, **tests}
-
-
-def _figure(share: float) -> str:
-    return "–" if math.isnan(share) else f"{100 * share:.2f} %"

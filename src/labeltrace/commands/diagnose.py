@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.reading import Moved
 from labeltrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def diagnose(
     batches: Annotated[int, typer.Option(help="depth: batches of 128 that gradients are taken of.")] = 50,
     probe_labels: Annotated[str, typer.Option(help="depth: fit the probe to true or observed labels.")] = "true",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    root: Annotated[
-        Path | None, typer.Option(help="Where the data has moved: the folder that holds it now, or own data itself.")
-    ] = None,
+    root: Moved = None,
     list_: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:

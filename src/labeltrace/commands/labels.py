@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from labeltrace.commands import reading
 from labeltrace.commands.console import console, print_json
 from labeltrace.errors import InputError
+from labeltrace.files import exists
 
 app = typer.Typer(
     help="Change the labels of your own files by a diff (labeltrace audit RUN --diff FILE), and take it back.",
@@ -110,3 +112,20 @@ def _change(
     if emptied:
         console.print(f"no sample is labelled {' or '.join(map(repr, emptied))} any more", soft_wrap=True)
     console.print(str(out), soft_wrap=True)
+
+
+def apply_command(run: Path | None, diff: Path) -> str:
+    """Return the command that puts a diff into the labels of a run's data, with their path where the run knows it."""
+    from labeltrace.engine import RunFolder, load_config
+
+    words, new = ["DATA"], "NEW"
+    config = None if run is None else load_config(RunFolder(run).config, {})
+    if config is not None and config.own_files is not None and exists(config.own_files):
+        flags = ("labels", "path_column", "label_column", "id_column", "truth_column")
+        given = {name: str(config.read[name]) for name in flags if config.read.get(name) is not None}
+        words = [config.data]
+        for name, value in given.items():
+            words += [f"--{name.replace('_', '-')}", value]
+        file = Path(given.get("labels", config.data))
+        new = str(file.with_name(f"{file.name}-new.csv" if file.is_dir() else f"{file.stem}-new{file.suffix}"))
+    return f"labeltrace labels apply {shlex.join([*words, '--diff', str(diff), '--out', new])}"

@@ -18,6 +18,9 @@ Data = Annotated[
     ),
 ]
 Root = Annotated[Path | None, typer.Option(help="Folder that holds the dataset of that name.")]
+Moved = Annotated[
+    Path | None, typer.Option(help="Where the data has moved: the folder that holds it now, or own data itself.")
+]
 Subset = Annotated[int | None, typer.Option(help="Take a stratified random subset of this size.")]
 Labels = Annotated[Path | None, typer.Option(help="File of labels, for arrays that carry none.")]
 Test = Annotated[Path | None, typer.Option(help="Folder or file with a clean test set, of the same kind.")]

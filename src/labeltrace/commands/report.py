@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.reading import Moved
 from labeltrace.errors import InputError
 
 
@@ -17,9 +18,7 @@ def report(
         Path | None, typer.Option(help="The HTML file (default: report.html in the run; of several, beside the first).")
     ] = None,
     samples: Annotated[int, typer.Option(help="Samples of each decision in a gallery.")] = 12,
-    root: Annotated[
-        Path | None, typer.Option(help="Where the data has moved: the folder that holds it now, or own data itself.")
-    ] = None,
+    root: Moved = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from labeltrace.commands.console import console, print_json, talk_console
+from labeltrace.commands.labels import apply_command
+from labeltrace.commands.reading import Moved
 from labeltrace.commands.trust import TrustLabel, TrustSuggestion, as_flags, thresholds
 from labeltrace.errors import InputError
 
@@ -25,9 +27,7 @@ def review(
     ] = False,
     trust_label: TrustLabel = None,
     trust_suggestion: TrustSuggestion = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Where the data has moved: the folder that holds it now, or own data itself.")
-    ] = None,
+    root: Moved = None,
     port: Annotated[int, typer.Option(help="To listen at (default: a free one).")] = 0,
     host: Annotated[str, typer.Option(help="Address of this machine to listen at; no other is taken.")] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
@@ -119,4 +119,4 @@ def _export(
     if alone:
         whose += f" (--only-reviewed leaves these {alone:,} out)"
     console.print(f"{export}  {len(diff):,} labels: {whose}", soft_wrap=True, style="bold")
-    console.print(f"labeltrace labels apply DATA --diff {export} --out NEW", soft_wrap=True)
+    console.print(apply_command(folder.path, export), soft_wrap=True)

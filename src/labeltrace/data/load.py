@@ -9,7 +9,7 @@ from pathlib import Path
 from labeltrace.data.dataset import Dataset, DatasetError, datasets
 from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.load import is_path, load_own
-from labeltrace.files import expanded, is_file
+from labeltrace.files import exists, expanded, is_file
 
 FILES = (".csv", ".tsv", ".parquet", ".npy", ".npz")  # endings of own data that is a file, not a folder
 SIMILAR = 3  # names that an error offers
@@ -40,14 +40,6 @@ def load_dataset(
     if data not in datasets:
         raise DatasetError(f"{data}: no dataset and no file or folder of this name; {_similar(data)}")
     return datasets[data](None if root is None else expanded(Path(root)), seed, read)
-
-
-def exists(path: Path) -> bool:
-    """Whether there is something at a path; at one that nothing can have (too long, a NUL in it) there is not."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def moved(data: Path, root: Path) -> Path:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from labeltrace.audit import class_names, read_samples
 from labeltrace.data import Dataset, Split
 from labeltrace.data.feed import Feed
-from labeltrace.data.load import exists, follow, moved
+from labeltrace.data.load import follow, moved
 from labeltrace.diagnostics.cka import linear_cka
 from labeltrace.diagnostics.gradients import BATCH, BATCHES, gradient_figures
 from labeltrace.diagnostics.probe import linear_probe
@@ -32,7 +32,7 @@ from labeltrace.engine.checkpoint import read_checkpoint
 from labeltrace.engine.device import make_fabric
 from labeltrace.engine.start import check_data
 from labeltrace.errors import InputError, nearest
-from labeltrace.files import is_file
+from labeltrace.files import exists, is_file
 from labeltrace.models import check_pooling
 from labeltrace.scoring import score
 
@@ -96,8 +96,9 @@ class Run:
     def plan(self) -> Plan:
         """The run resolved, with its dataset."""
         dataset, make_network, reporter = self._given
-        if dataset is None and _is_own(self.config) and not exists(Path(self.config.data)):
-            raise InputError(f"{self.config.data}: no such file or folder; --root says where the run's data is now")
+        own = self.config.own_files if dataset is None else None
+        if own is not None and not exists(own):
+            raise InputError(f"{own}: no such file or folder; --root says where the run's data is now")
         planned = plan(self.config, dataset, make_network, reporter)
         check_data(self.folder, planned)
         return planned
@@ -308,16 +309,12 @@ def layer_mean(rows: list[Row], column: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def _is_own(config: RunConfig) -> bool:
-    """Whether a run is of a user's files, which its config names by their whole path."""
-    return Path(config.data).is_absolute()
-
-
 def _moved(config: RunConfig, root: Path) -> RunConfig:
     """Return a run with its data where it is now, and the files of labels and test samples that went with it."""
-    if not _is_own(config):
+    old = config.own_files
+    if old is None:
         return config.model_copy(update={"root": root})
-    old, new = Path(config.data), moved(Path(config.data), root)
+    new = moved(old, root)
     files = {
         name: str(follow(Path(config.read[name]), old, new)) for name in ("labels", "test") if config.read.get(name)
     }

@@ -51,6 +51,12 @@ class RunConfig(BaseModel):
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the learner")
     trace: dict[str, Any] = Field(default_factory=dict, description="settings of TRACE")
 
+    @property
+    def own_files(self) -> Path | None:
+        """A user's own files, which the config of a run names by their whole path; None for other data."""
+        path = Path(self.data)
+        return path if path.is_absolute() else None
+
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
     """Return the run of a YAML file with `overrides` on top; nested records are merged key by key.
