@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from labeltrace.data import Views
 from labeltrace.data.draws import Draws
+from labeltrace.scoring.relations import grouped_drift
 
 WORTH = 1_000_000  # samples a run looks at from which its compilation pays off (twenty epochs of CIFAR)
 SHAPES = 64  # variants of a network that may be compiled: batch sizes × train or eval × with or without gradient
@@ -42,6 +43,11 @@ def compile_network(network: nn.Module) -> None:
     setattr(config, name, max(SHAPES, getattr(config, name)))
     config.suppress_errors = True  # what cannot be compiled runs as it is
     network.compile(dynamic=False)
+
+
+def compiled_drift() -> Callable[..., Tensor]:
+    """Return `grouped_drift`, compiled: a scoring pass launches a handful of kernels for it instead of hundreds."""
+    return _compiled(grouped_drift)
 
 
 class CompiledViews:

@@ -25,6 +25,7 @@ from labeltrace.engine.reporter import Reporter
 from labeltrace.learners.base import Outcome, Step
 from labeltrace.models.output import Output
 from labeltrace.scoring import SampleMemory, ScorePass, Scores, StructureSettings
+from labeltrace.scoring.relations import grouped_drift
 
 # Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
 SCORING, CHOOSING = 1_000_003, 1_000_033
@@ -68,6 +69,7 @@ class EngineLoop:
         keeps: what a scoring pass keeps of every sample, see `Learner`.
         fresh: (network, number of the restart) → its weights before training.
         capture: on a GPU, record the steps of a phase as a graph; several ranks never do.
+        drift: of a scoring pass, see `ScorePass`.
         ranks: among which batches and passes are shared out; None for this process alone.
         memory: of the learner, which the ranks bring together after each pass.
         companions: of the learner, likewise after each phase.
@@ -91,6 +93,7 @@ class EngineLoop:
         keeps: Sequence[str] = (),
         fresh: Callable[[int, int], dict[str, Any]] | None = None,
         capture: bool = True,
+        drift: Callable[..., Tensor] = grouped_drift,
         ranks: Ranks | None = None,
         memory: SampleMemory | None = None,
         companions: Callable[[], dict[str, nn.Module]] = dict,
@@ -101,7 +104,7 @@ class EngineLoop:
         self.test_count = 0 if test is None else len(test)
         self.labels, self.epoch_samples = fabric.to_device(train.labels), epoch_samples
         self.views, self.seed, self.structure, self.reporter = views, seed, structure, reporter
-        self.pseudo, self.keeps, self.fresh = pseudo, keeps, fresh
+        self.pseudo, self.keeps, self.fresh, self.drift = pseudo, keeps, fresh, drift
         self.ranks = ranks or Ranks(World(), fabric.device)
         self.memory, self.companions = memory, companions
         self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
@@ -225,7 +228,7 @@ class EngineLoop:
             number[self.some] = torch.arange(len(self.some), device=order.device)
             order = order[number[order] >= 0]
             place = number[order]
-        scoring = ScorePass(self.structure, seed=self.seed, pseudo=self.pseudo, keeps=self.keeps)
+        scoring = ScorePass(self.structure, seed=self.seed, pseudo=self.pseudo, keeps=self.keeps, drift=self.drift)
 
         def look(inputs: Tensor, index: Tensor) -> list[Output]:
             if view == "weak":

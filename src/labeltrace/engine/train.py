@@ -19,7 +19,7 @@ from labeltrace.control import Controller
 from labeltrace.data import BadImage, Dataset
 from labeltrace.data.workers import WorkerDied
 from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
-from labeltrace.engine.compiled import WORTH, CompiledViews, can_compile, compile_network
+from labeltrace.engine.compiled import WORTH, CompiledViews, can_compile, compile_network, compiled_drift
 from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.ending import Diverged, Interrupted, Judgement, RankDied, Trained
@@ -35,6 +35,7 @@ from labeltrace.errors import InputError
 from labeltrace.learners import Learner
 from labeltrace.models import load_weights
 from labeltrace.scoring import SampleMemory, Scores
+from labeltrace.scoring.relations import grouped_drift
 
 WRITING = 10.0  # seconds for the last checkpoint of a run that is given up; torchrun waits no longer
 
@@ -149,6 +150,7 @@ class Training:
             keeps=self.learner.keeps,
             fresh=lambda member, number: self._fresh(member, number).state_dict(),
             capture=config.capture,
+            drift=compiled_drift() if compiled else grouped_drift,
             ranks=self.ranks,
             memory=self.memory,
             companions=self.learner.companions,

@@ -87,6 +87,7 @@ class ScorePass:
         seed: of the mixture fit and of the fillers of the last group.
         pseudo: [M, B, C] probabilities → [B, C] pseudo target.
         keeps: which rows of every sample to keep besides its numbers, "probabilities" or "embedding".
+        drift: `grouped_drift`, or the same compiled.
     """
 
     def __init__(
@@ -96,10 +97,11 @@ class ScorePass:
         seed: int = 0,
         pseudo: Callable[[Tensor], Tensor] = mean_prediction,
         keeps: Sequence[str] = (),
+        drift: Callable[..., Tensor] = grouped_drift,
     ) -> None:
         self.settings = settings or StructureSettings()
         self.seed = seed
-        self.pseudo = pseudo
+        self.pseudo, self.drift = pseudo, drift
         self._kept: dict[str, list[Tensor]] = {name: [] for name in keeps}
         self._index: list[Tensor] = []
         self._columns: dict[str, list[Tensor]] = {"loss": [], "suggested": [], "confidence": [], "agree": []}
@@ -219,7 +221,7 @@ class ScorePass:
         settings = self.settings
         return torch.stack(
             [
-                grouped_drift([s.unflatten(0, (-1, size)) for s in stages], settings.k, settings.transitions).flatten()
+                self.drift([s.unflatten(0, (-1, size)) for s in stages], settings.k, settings.transitions).flatten()
                 for stages in features
             ]
         )
