@@ -2,11 +2,12 @@
 
 Run: python benchmarks/ranking.py digits             (minutes on two cores)
      python benchmarks/ranking.py cifar10 --root DATA --subset 10000 --epochs 60 --model resnet18 --human cifar10n-worst
+     python benchmarks/ranking.py learners_cifar10_5k --runs runs/learners-cifar10_5k   (finished runs of any kind)
 Trains RoLR with TRACE in runs/ranking-<name>, once for each noise and for human labels where they are named; what is
 finished stays. Writes results/ranking_<name>.json: average precision and AUROC of each score for "the label is wrong",
 the noise rate that the audit estimates beside the true one, and what keep, relabel and review come to when the label is
-trusted by one score or another. The scores are the audit's rankings and three that a samples table does not hold: each
-network's posterior alone, and the mean of the last epochs. Ties count as one step.
+trusted by one score or another. The scores are the audit's rankings and, for the runs trained here, three that a
+samples table does not hold: each network's posterior alone, and the mean of the last epochs. Ties count as one step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import importlib
 import statistics
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import torch
 from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side
 
 from labeltrace.audit import average_precision, read_samples
-from labeltrace.audit.decisions import TRUST_LABEL, decide
+from labeltrace.audit.decisions import TRUST_LABEL, TRUST_SUGGESTION, decide
 from labeltrace.audit.estimate import estimate_noise
 from labeltrace.audit.measures import detection
 from labeltrace.audit.ranking import DEFAULT, rankings
@@ -32,14 +34,18 @@ from labeltrace.audit.samples import class_names, values
 from labeltrace.bench.environment import environment, write_result
 from labeltrace.data.noise.transitions import Transitions
 from labeltrace.engine import RunConfig, RunFolder, Trained
+from labeltrace.engine.config import load_config
 from labeltrace.engine.signals import auroc
 from labeltrace.runs import run
 
 engine = importlib.import_module("labeltrace.engine.train")  # the package gives its function this name
 NOISES = {"symmetric": 0.4, "asymmetric": 0.4, "pair": 0.3, "instance": 0.4}
 LAST = 5  # epochs whose posteriors are averaged
-BY = ("reliability", "posterior", "probability", "transition")  # scores that a label may be trusted by
-SURE = (0.8, 0.9, 0.95)  # confidence from which a suggestion is taken
+BY = ("reliability", "posterior", "probability", "transition", "probability+transition")  # what may speak for a label
+TRUSTED = (0.5, 0.7, 0.9)  # from where it does
+SURE = (0.8, 0.95)  # confidence from which a suggestion is taken, beside the default
+RULES = [(by, trusted, TRUST_SUGGESTION) for by in BY for trusted in TRUSTED]
+RULES += [("reliability", TRUST_LABEL, sure) for sure in SURE]
 
 
 class Watched(engine.Training):  # type: ignore[misc, name-defined]
@@ -63,16 +69,18 @@ class Watched(engine.Training):  # type: ignore[misc, name-defined]
 def main() -> None:
     """Compare the rankings and write the figures."""
     parser = parser_of(__doc__)
-    parser.add_argument("name", help="dataset by name")
+    parser.add_argument("name", help="dataset by name; with --runs, the name of the result")
     add_run_flags(parser)
     parser.add_argument("--human", help="the same images with people's labels, a dataset by name")
+    parser.add_argument("--runs", type=Path, help="folder of finished runs to look at; nothing is trained")
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result")
     asked = parser.parse_args()
-    rows = [row(path) for path in trained(asked)]
-    mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in rows[0]["auroc"]}
+    rows = [row(path) for path in (trained(asked) if asked.runs is None else finished(asked.runs))]
+    names = rows[0]["average_precision"]
+    mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in names}
     record = {
-        "command": command_of("ranking.py", asked.name, asked, ("subset", "epochs", "model", "human", "seeds")),
+        "command": command_of("ranking.py", asked.name, asked, ("subset", "epochs", "model", "human", "seeds", "runs")),
         "default": DEFAULT,
         "best": max(mean, key=lambda name: mean[name]),
         "mean_average_precision": mean,
@@ -103,6 +111,14 @@ def trained(asked: argparse.Namespace) -> list[Path]:
     return list(side_by_side(one, list(todo.items()), asked.jobs, "runs", lambda folder: folder.name))
 
 
+def finished(folder: Path) -> list[Path]:
+    """Return the run folders below one whose samples have wrong labels, known as such."""
+    found = sorted(path.parent for path in folder.rglob("samples.parquet"))
+    if not found:
+        raise SystemExit(f"--runs {folder}: no finished run in it")
+    return [path for path in found if _wrong(read_samples(path))[1].any()]
+
+
 def one(todo: tuple[Path, dict[str, Any]]) -> Path:
     """Train a run unless it is there; return its folder."""
     folder, config = todo
@@ -120,18 +136,22 @@ def kept_in(folder: Path) -> Path:
 
 def row(path: Path) -> dict:
     """Return what each score and rule comes to on one run."""
-    table = read_samples(path)
+    table, folder = read_samples(path), RunFolder(path)
+    config = load_config(folder.config, {})
+    known, wrong = _wrong(table)
     truth, observed = values(table, "truth"), values(table, "observed")
-    known = truth >= 0
-    wrong = (truth != observed)[known]
-    posteriors = np.load(kept_in(path))
     scores = {name: rankings[name](table)[known] for name in rankings}
-    scores |= {f"posterior of network {'AB'[m]}": 1 - p[known] for m, p in enumerate(posteriors[-1])}
-    scores[f"posterior, mean of {LAST} epochs"] = 1 - posteriors.mean((0, 1))[known]
+    if kept_in(path).exists():
+        posteriors = np.load(kept_in(path))
+        scores |= {f"posterior of network {'AB'[m]}": 1 - p[known] for m, p in enumerate(posteriors[-1])}
+        scores[f"posterior, mean of {LAST} epochs"] = 1 - posteriors.mean((0, 1))[known]
     estimate = estimate_noise(table)
     actual = Transitions.between(truth[known], observed[known], len(class_names(table))).matrix()
     return {
         "run": path.name,
+        "setting": setting(config),
+        "seed": config.seed,
+        "device": folder.read_environment()["device"],
         "samples": int(known.sum()),
         "wrong": float(wrong.mean()),
         "estimated_wrong": estimate.rate,
@@ -140,22 +160,34 @@ def row(path: Path) -> dict:
         "auroc": {
             name: auroc(torch.from_numpy(score), torch.from_numpy(np.asarray(wrong))) for name, score in scores.items()
         },
-        "rules": [rule(table, by, sure) for by in BY for sure in SURE],
+        "rules": [rule(table, *each) for each in RULES],
     }
 
 
-def rule(table: pa.Table, by: str, sure: float) -> dict[str, Any]:
-    """Return what the decisions come to when labels are trusted by a score, suggestions from a confidence on."""
+def setting(config: RunConfig) -> str:
+    """Return what a run is of, whatever its seed."""
+    method = config.learner + ("+trace" if config.controller == "trace" else "")
+    return " ".join([method, str(config.data), *([f"{config.noise} {config.rate:g}"] if config.noise else [])])
+
+
+def rule(table: pa.Table, by: str, trusted: float, sure: float) -> dict[str, Any]:
+    """Return what the decisions come to when labels are trusted by a score from some value on, suggestions likewise."""
     observed, suggested, truth = (values(table, name) for name in ("observed", "suggested", "truth"))
     trust = 1 - rankings[by](table)
-    decision = decide(observed, suggested, trust, values(table, "confidence"), trust_suggestion=sure)
+    decision = decide(
+        observed, suggested, trust, values(table, "confidence"), trust_label=trusted, trust_suggestion=sure
+    )
     again = table.set_column(table.column_names.index("decision"), "decision", decision)
     decided = decision.to_numpy(zero_copy_only=False)[truth >= 0]
     after = np.where(decided == "relabel", suggested[truth >= 0], observed[truth >= 0])
+    found = detection(again)
+    precision, recall = found["precision"], found["recall"]
     return {
         "by": by,
+        "trusted": trusted,
         "sure": sure,
-        **detection(again),
+        **found,
+        "f1": 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0,
         "relabel": float((decided == "relabel").mean()),
         "review": float((decided == "review").mean()),
         "right_after": float((after == truth[truth >= 0]).mean()),
@@ -163,35 +195,50 @@ def rule(table: pa.Table, by: str, sure: float) -> dict[str, Any]:
 
 
 def page(record: dict) -> str:
-    """Return the figures as a Markdown table: average precision in per cent, best ranking first."""
-    rows = record["runs"]
-    lines = [
-        "| average precision, % | " + " | ".join(row["run"] for row in rows) + " | mean |",
-        "|---" * (len(rows) + 2) + "|",
-    ]
+    """Return the figures as Markdown: average precision of each setting, mean over seeds, best ranking first; rules."""
+    settings: dict[str, list[dict]] = {}
+    for row in record["runs"]:
+        settings.setdefault(row["setting"], []).append(row)
     mean = record["mean_average_precision"]
-    for name in sorted(mean, key=lambda name: -mean[name]):
-        cells = [row["average_precision"][name] for row in rows] + [mean[name]]
-        lines.append(f"| {name} | " + " | ".join(f"{100 * cell:.2f}" for cell in cells) + " |")
-    lines.append("")
-    for row in rows:
-        lines.append(
-            f"{row['run']}: {100 * row['wrong']:.1f} % wrong, estimated {100 * row['estimated_wrong']:.1f} %; "
-            f"transition matrix {row['transition_error']:.3f} from the true one (mean total variation of its rows)"
-        )
+    names = sorted(mean, key=lambda name: -mean[name])
+    lines = ["| average precision, % | n | wrong | estimated | " + " | ".join(names) + " |"]
+    lines.append("|---" + "|--:" * (len(names) + 3) + "|")
+    behind = dict.fromkeys(names, 0.0)
+    for name, rows in settings.items():
+        cells = {score: statistics.mean(row["average_precision"][score] for row in rows) for score in names}
+        behind = {score: max(behind[score], max(cells.values()) - cells[score]) for score in names}
+        about = [statistics.mean(row[key] for row in rows) for key in ("wrong", "estimated_wrong")]
+        lines.append(f"| {name} | {len(rows)} | " + _percent([*about, *cells.values()]) + " |")
+    lines.append("| mean of the runs | | | | " + _percent([mean[name] for name in names]) + " |")
+    lines.append("| farthest behind the best | | | | " + _percent([behind[name] for name in names]) + " |")
+    keys = ("precision", "recall", "f1", "relabel", "relabel_accuracy", "review", "right_after")
     lines += [
         "",
-        f"Rules, mean over the runs, %; a label is trusted from {TRUST_LABEL:g} on:",
+        "Rules, mean over the runs, %; the lowest recall of a run in brackets:",
         "",
-        "| label trusted by | suggestion from | found: precision | recall | relabelled | right | to review | "
-        "labels right after relabelling |",
-        "|---" + "|--:" * 7 + "|",
+        "| label trusted by | from | suggestion from | found: precision | recall | F1 | relabelled | right | "
+        "to review | labels right after relabelling |",
+        "|---" + "|--:" * 9 + "|",
     ]
-    keys = ("precision", "recall", "relabel", "relabel_accuracy", "review", "right_after")
-    for place, first in enumerate(rows[0]["rules"]):
-        cells = [f"{100 * statistics.mean(row['rules'][place][key] for row in rows):.1f}" for key in keys]
-        lines.append(f"| {first['by']} | {first['sure']:g} | " + " | ".join(cells) + " |")
+    for place, (by, trusted, sure) in enumerate(RULES):
+        each = [row["rules"][place] for row in record["runs"]]
+        least = min(found["recall"] for found in each)
+        cells = [np.nanmean([found[key] for found in each]) for key in keys]  # nothing relabelled has no accuracy
+        first, second, *others = _percent(cells).split(" | ")
+        shown = [by, f"{trusted:g}", f"{sure:g}", first, f"{second} ({100 * least:.1f})", *others]
+        lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _wrong(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return which samples [N] have a known truth, and which of these [n] are wrong."""
+    truth = values(table, "truth")
+    known = truth >= 0
+    return known, (truth != values(table, "observed"))[known]
+
+
+def _percent(shares: Iterable[float]) -> str:
+    return " | ".join(f"{100 * share:.1f}" for share in shares)
 
 
 if __name__ == "__main__":

@@ -31,17 +31,17 @@ def decision(observed, suggested, label, suggestion, **thresholds):
 @pytest.mark.parametrize("case", RULE)
 def test_the_rule(case):
     same, label, suggestion = case
-    assert decision(2, 2 if same else 1, 0.8 if label else 0.2, 0.95 if suggestion else 0.6) == RULE[case]
+    assert decision(2, 2 if same else 1, 0.95 if label else 0.6, 0.95 if suggestion else 0.6) == RULE[case]
 
 
 @pytest.mark.parametrize(
     ("label", "suggestion", "expected"),
     [
-        (0.5, 0.6, "keep"),  # a label is trusted from 0.5 on
-        (0.49, 0.6, "review"),
-        (0.2, 0.9, "relabel"),  # a suggestion from 0.9 on
+        (0.9, 0.6, "keep"),  # a label is trusted from 0.9 on
+        (0.89, 0.6, "review"),
+        (0.2, 0.9, "relabel"),  # so is a suggestion
         (0.2, 0.89, "review"),
-        (0.5, 0.9, "review"),
+        (0.9, 0.9, "review"),
         (0.0, 1.0, "relabel"),
         (1.0, 0.0, "keep"),
     ],
@@ -51,10 +51,10 @@ def test_the_thresholds_belong_to_the_trusted_side(label, suggestion, expected):
 
 
 def test_other_thresholds_can_be_given():
-    assert decision(0, 1, 0.6, 0.8) == "keep"
-    assert decision(0, 1, 0.6, 0.8, trust_label=0.7) == "review"
-    assert decision(0, 1, 0.6, 0.8, trust_label=0.7, trust_suggestion=0.75) == "relabel"
-    assert decision(0, 1, 0.6, 0.8, trust_suggestion=0.75) == "review"
+    assert decision(0, 1, 0.6, 0.8) == "review"
+    assert decision(0, 1, 0.6, 0.8, trust_label=0.5) == "keep"
+    assert decision(0, 1, 0.6, 0.8, trust_label=0.5, trust_suggestion=0.75) == "review"
+    assert decision(0, 1, 0.6, 0.8, trust_suggestion=0.75) == "relabel"
 
 
 def test_no_sample_no_decision():
@@ -74,7 +74,7 @@ def test_equals_a_slow_loop(samples):
         if observed == suggested:
             expected.append("keep")
             continue
-        trusted = {name for name, holds in (("label", label >= 0.5), ("model", suggestion >= 0.9)) if holds}
+        trusted = {name for name, holds in (("label", label >= 0.9), ("model", suggestion >= 0.9)) if holds}
         expected.append({"label": "keep", "model": "relabel"}[trusted.pop()] if len(trusted) == 1 else "review")
     # 0.9 is no float32 number: the loop compares as the tensors do.
     columns = [torch.tensor(column) for column in zip(*samples, strict=True)]

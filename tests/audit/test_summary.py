@@ -15,7 +15,7 @@ def table():
         observed=[0, 0, 0, 0, 1, 1],
         suggested=[0, 1, 2, 2, 1, 0],
         decision=["keep", "relabel", "review", "relabel", "keep", "keep"],
-        observed_reliability=[0.9, 0.1, 0.1, 0.1, 0.9, 0.6],
+        observed_reliability=[0.9, 0.1, 0.1, 0.1, 0.9, 0.95],
         confidence=[0.9, 0.95, 0.7, 0.95, 0.9, 0.5],
     )
 

@@ -53,7 +53,7 @@ def test_no_pair_of_thresholds_does_better(rows, wanted):
     values = [i / 10 for i in range(11)] + [NEVER]
     pairs = [counted(columns, truth, label, suggestion) for label in values for suggestion in values]
     reach = [p for p in pairs if p[0][1] >= 10 and p[0][0] / p[0][1] >= wanted]
-    usual = counted(columns, truth, 0.5, 0.9)[1]
+    usual = counted(columns, truth, 0.9, 0.9)[1]
     holds = [p for p in reach if precise(p[1]) >= precise(usual) or not usual[1]]
     reach = holds or reach
     sure = [p for p in reach if binomtest(int(p[0][0]), int(p[0][1])).proportion_ci(method="wilson").low >= wanted]
@@ -85,7 +85,7 @@ def test_few_wrong_labels_do_not_make_keeps_worse_than_by_default():
     blocks = [  # count, suggested, label trust, confidence, truth; every label is 0
         (100, 0, 0.9, 0.9, 0),  # agreed
         (40, 1, 0.01, 0.95, 1),  # relabelled
-        (20, 1, 0.8, 0.6, 0),  # kept by default
+        (20, 1, 0.95, 0.6, 0),  # kept by default
         (30, 1, 0.03, 0.6, 0),  # left to a person by default, half of them right
         (30, 1, 0.03, 0.6, 1),
     ]
@@ -102,7 +102,7 @@ def test_few_wrong_labels_do_not_make_keeps_worse_than_by_default():
 def test_keeps_that_cannot_hold_are_told():
     """Right suggestions are less confident than what the default rule keeps: who takes them keeps none of that."""
     observed, suggested = np.zeros(60, int), np.array([0] * 20 + [1] * 40)
-    label, confidence = np.repeat([0.9, 0.6, 0.1], 20), np.repeat([0.9, 0.8, 0.5], 20)
+    label, confidence = np.repeat([0.9, 0.95, 0.1], 20), np.repeat([0.9, 0.8, 0.5], 20)
     truth = np.array([0] * 10 + [2] * 10 + [0] * 15 + [1] * 5 + [1] * 20)
     found = choose_thresholds(observed, suggested, label, confidence, truth, 0.8)
     assert (found.relabel, found.keep, found.review) == (Share(20, 20), Share(10, 20), 20)

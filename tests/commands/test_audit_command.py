@@ -207,7 +207,7 @@ def test_the_matrix_can_make_noise(folder):
 
 def test_other_thresholds_decide_anew(folder):
     found = json.loads(ran(folder, "--trust-suggestion", 1.01, "--json"))
-    assert found["decisions"]["relabel"] == 0 and found["thresholds"] == [0.5, 1.01]
+    assert found["decisions"]["relabel"] == 0 and found["thresholds"] == [0.9, 1.01]
     assert "relabel 0" in ran(folder, "--trust-suggestion", 1.01)
 
 

@@ -8,7 +8,7 @@ import pytest
 import toy
 from labeltrace.engine import RunFolder, plan
 from labeltrace.engine.config import dump_config
-from labeltrace.engine.folder import finite
+from labeltrace.engine.folder import code_revision, finite
 from labeltrace.errors import InputError
 
 RESOLVED = dump_config(plan(toy.config(), toy.blobs()).config)
@@ -205,3 +205,11 @@ def test_decisions_of_people_are_never_overwritten(tmp_path):
     with pytest.raises(InputError, match="decisions of people"):
         RunFolder.create(tmp_path / "run", overwrite=True)
     assert run.review.exists()
+
+
+def test_the_revision_comes_from_git_or_else_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELTRACE_REVISION", "0123456789ab")
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git here
+    assert code_revision() == "0123456789ab"
+    monkeypatch.delenv("LABELTRACE_REVISION")
+    assert code_revision() is None

@@ -80,7 +80,7 @@ def test_an_image_that_turns_bad_on_the_way_costs_no_epoch(paths, tmp_path, work
     data = pictures.dataset(paths)
     whole = train(config(read, epochs=3), tmp_path / "whole", dataset=data)
     spoiler = Spoiler(paths[9])
-    with pytest.raises(InputError, match=rf"{paths[9].name}.*1 epochs are saved") as caught:
+    with pytest.raises(InputError, match=rf"{paths[9].name}.*1 epoch is saved") as caught:
         train(config(read, epochs=3), tmp_path / "run", dataset=data, reporter=spoiler)
     assert "\n" not in str(caught.value)
     paths[9].write_bytes(spoiler.content)

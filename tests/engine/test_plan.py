@@ -163,6 +163,7 @@ MISTAKES = {
     "controller where none applies": ({"learner": "cross_entropy", "controller": "coupled"}, "no controller"),
     "rate without noise": ({"rate": 0.4}, "rate: 0.4 given without a noise.*symmetric"),
     "rate too large": ({"noise": "symmetric", "rate": 1.0}, r"rate 1.0 is outside \[0, 1\)"),
+    "noise file": ({"noise_file": "absent.npz"}, "no noise file absent.npz"),
     "rate below 0": ({"noise": "symmetric", "rate": -0.1}, "rate -0.1 is outside"),
     "subset too large": ({"subset": 97}, "97 samples from 96"),
     "model that does not fit": ({"model": "small_cnn"}, "takes images.*'mlp'"),
@@ -182,6 +183,7 @@ def test_a_mistake_is_named_and_nothing_is_written(tmp_path, mistake):
 
 
 WITHOUT_DATA = ["preset", "setting", "type of a setting", "range of a setting", "setting of TRACE"]
+WITHOUT_DATA += ["rate too large", "rate below 0", "noise file"]
 
 
 @pytest.mark.parametrize("mistake", WITHOUT_DATA)
@@ -199,6 +201,13 @@ def test_what_does_not_fit_the_images_is_refused_before_they_are_read(tmp_path, 
         plan(RunConfig.model_validate({"data": str(tmp_path), **asked}))
     with pytest.raises(InputError, match="empty file"):
         plan(RunConfig(data=str(tmp_path)))
+
+
+def test_a_folder_that_is_taken_is_refused_before_images_are_read(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").touch()
+    with pytest.raises(InputError, match="not empty and not a run"):
+        train(RunConfig(data=str(tmp_path / "nowhere")), tmp_path / "run")
 
 
 def test_noise_on_labels_that_are_wrong_already_is_refused(tmp_path):

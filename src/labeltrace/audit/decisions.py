@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 KEEP, RELABEL, REVIEW = "keep", "relabel", "review"
 DECISIONS = (KEEP, RELABEL, REVIEW)
 
-TRUST_LABEL = 0.5  # reliability from which the label stands: more likely right than wrong
+TRUST_LABEL = 0.9  # reliability from which the label stands against another suggestion; docs/decisions.md, 13
 TRUST_SUGGESTION = 0.9  # confidence from which a replacement is taken: the high-confidence mark of the diagnostics
 
 
@@ -25,7 +25,7 @@ def decide(
     """Return the decision for each sample; the rule and its reasons stand in docs/decisions.md.
 
     - the model suggests the observed class: `keep`;
-    - otherwise, the label is trusted (≥ 0.5) and the suggestion is not (< 0.9): `keep`;
+    - otherwise, the label is trusted (≥ 0.9) and the suggestion is not (< 0.9): `keep`;
     - the label is not trusted and the suggestion is: `relabel`;
     - neither or both are trusted, and they differ: `review`.
 

@@ -15,7 +15,7 @@ from labeltrace.registry import Registry
 Ranking = Callable[[pa.Table], NDArray[np.float64]]
 
 rankings: Registry[Ranking] = Registry("ranking")
-DEFAULT = "probability"  # among the best by average precision: docs/decisions.md, 48
+DEFAULT = "probability+transition"  # never far behind the best by average precision: docs/decisions.md, 48
 
 
 @rankings.register("reliability", "1 − observed reliability, as the run's controller has it")
@@ -60,6 +60,12 @@ def disagreement(table: pa.Table) -> NDArray[np.float64]:
 def transition(table: pa.Table) -> NDArray[np.float64]:
     """P(true ≠ observed | networks, T)."""
     return wrong_probability(table, estimate_noise(table))
+
+
+@rankings.register("probability+transition", "mean of probability and transition")
+def probability_and_transition(table: pa.Table) -> NDArray[np.float64]:
+    """The matrix knows which classes are taken for each other; where it sees no noise, probabilities order."""
+    return (probability(table) + transition(table)) / 2
 
 
 @rankings.register("posterior+margin", "mean of posterior and margin")

@@ -41,7 +41,7 @@ def section(name: str, results: Path) -> str:
     where = result["environment"]
     lines = [
         f"`{command}` on {where['date']}: {where['device']}, {where['cores']} cores, {result['threads']} threads, "
-        f"torch {where['torch']}, revision {where['revision']}.",
+        f"torch {where['torch']}, revision {where['revision'] or 'not recorded'}.",
         "",
     ]
     for title, (head, rows) in MEASUREMENTS[name](result).items():

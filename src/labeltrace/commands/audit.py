@@ -60,8 +60,8 @@ def audit(
     score: Annotated[
         str | None,
         typer.Option(
-            help="Ranking that says what is worst: probability (default), loss, margin, disagreement, transition, "
-            "posterior, reliability, posterior+margin, reliability+margin."
+            help="Ranking that says what is worst: probability+transition (default), probability, transition, loss, "
+            "margin, disagreement, posterior, reliability, posterior+margin, reliability+margin."
         ),
     ] = None,
     decision: Annotated[str | None, typer.Option(help="Only keep, relabel or review.")] = None,

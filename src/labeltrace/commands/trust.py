@@ -9,7 +9,7 @@ import typer
 from labeltrace.errors import InputError
 
 TrustLabel = Annotated[
-    float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.5).")
+    float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.9).")
 ]
 TrustSuggestion = Annotated[
     float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")
@@ -23,7 +23,7 @@ def thresholds(trust_label: float | None, trust_suggestion: float | None) -> tup
         InputError: one that no reliability can be held against.
 
     >>> thresholds(None, 0.8), thresholds(None, None)
-    ((0.5, 0.8), None)
+    ((0.9, 0.8), None)
     """
     from labeltrace.audit.decisions import TRUST_LABEL, TRUST_SUGGESTION
 

@@ -14,11 +14,20 @@ from labeltrace.engine.plan import Plan
 from labeltrace.scoring import Scores
 
 
+def are_saved(count: int) -> str:
+    """Return in words how many epochs a checkpoint holds.
+
+    >>> are_saved(1), are_saved(12)
+    ('1 epoch is saved', '12 epochs are saved')
+    """
+    return "1 epoch is saved" if count == 1 else f"{count} epochs are saved"
+
+
 class Interrupted(Exception):
     """Ctrl-C (or SIGTERM): the run is saved in `folder` and can be resumed."""
 
     def __init__(self, folder: Path, epoch: int) -> None:
-        super().__init__(f"{folder}: stopped; {epoch} epochs are saved")
+        super().__init__(f"{folder}: stopped; {are_saved(epoch)}")
         self.folder, self.epoch = folder, epoch
 
 
@@ -34,7 +43,7 @@ class RankDied(Exception):
 
     def __init__(self, folder: Path, epoch: int | None, reason: RankGone, size: int) -> None:
         self.folder, self.epoch = folder, epoch
-        saved = "the run had not begun" if epoch is None else f"{epoch} epochs are saved in {folder}"
+        saved = "the run had not begun" if epoch is None else f"{are_saved(epoch)} in {folder}"
         super().__init__(f"{reason}, of {size} ranks; {saved}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,18 @@ class RunFolder:
             InputError: the folder is taken, or holds something that is no run (never deleted).
         """
         folder = cls(path)
+        if folder.is_taken(overwrite=overwrite):
+            with folder.locked():  # nobody is training it; without config.yaml it was killed before it began
+                shutil.rmtree(path)
+        try:
+            folder.last.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be made ({error.strerror}); choose another --out") from None
+        return folder
+
+    def is_taken(self, *, overwrite: bool = False) -> bool:
+        """Whether there is something in the folder that a new run may delete; raises as `create` where it may not."""
+        path = self.path
         if is_file(path):
             raise InputError(f"{path}: a file is in the way; choose another --out")
         try:
@@ -56,19 +69,13 @@ class RunFolder:
         except UnicodeEncodeError:
             raise InputError(f"{path}: the name is not UTF-8; choose another --out") from None
         if taken:
-            if folder.review.exists():
-                raise InputError(f"{path}: holds decisions of people ({folder.review.name}); choose another --out")
-            if not folder._is_run():
+            if self.review.exists():
+                raise InputError(f"{path}: holds decisions of people ({self.review.name}); choose another --out")
+            if not self._is_run():
                 raise InputError(f"{path}: not empty and not a run; choose another --out")
-            if folder.config.exists() and not overwrite:
+            if self.config.exists() and not overwrite:
                 raise InputError(f"{path}: holds a run; --resume it, --overwrite it or choose another --out")
-            with folder.locked():  # nobody is training it; without config.yaml it was killed before it began
-                shutil.rmtree(path)
-        try:
-            folder.last.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be made ({error.strerror}); choose another --out") from None
-        return folder
+        return taken
 
     def _is_run(self) -> bool:
         """Whether a run of ours wrote this folder and nothing else is in it: nobody else's files are deleted.
@@ -156,7 +163,10 @@ class RunFolder:
 
 
 def code_revision() -> str | None:
-    """Return the git revision of the package's own checkout, "+" appended where files differ from it."""
+    """Return the git revision of the package's own checkout, "+" appended where files differ from it.
+
+    Where there is no checkout, as in a container, it is $LABELTRACE_REVISION, or None.
+    """
     here = Path(__file__).resolve().parent
     try:
         command = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12", "--match="]
@@ -164,7 +174,7 @@ def code_revision() -> str | None:
         tracked = ["git", "-C", str(here), "ls-files", "--error-unmatch", __file__]
         subprocess.run(tracked, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("LABELTRACE_REVISION") or None
     return done.stdout.strip()
 
 

@@ -26,10 +26,11 @@ from labeltrace.data import (
     noises,
     prepare,
 )
+from labeltrace.data.noise.kinds import checked_rate
 from labeltrace.engine.config import RunConfig
 from labeltrace.engine.reporter import Reporter
 from labeltrace.errors import InputError, nearest
-from labeltrace.files import expanded
+from labeltrace.files import exists, expanded
 from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
 from labeltrace.models import build_model, check_model, default_model, load_weights
@@ -88,6 +89,9 @@ def plan(
         noises[config.noise]
         if config.noise_file is not None:
             raise InputError(f"noise: {config.noise} and noise_file: {config.noise_file} given; take one of them")
+        checked_rate(config.rate)
+    elif config.noise_file is not None and not exists(expanded(config.noise_file)):
+        raise InputError(f"no noise file {config.noise_file}")
     if make_network is None and config.model is not None:
         if config.model == OWN:
             raise InputError("this run trains a network of its own: start or resume it from Python with make_network=")

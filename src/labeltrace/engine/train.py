@@ -22,7 +22,7 @@ from labeltrace.engine.checkpoint import FORMAT, Checkpointer, read_checkpoint
 from labeltrace.engine.compiled import WORTH, CompiledViews, can_compile, compile_network, compiled_drift
 from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
-from labeltrace.engine.ending import Diverged, Interrupted, Judgement, RankDied, Trained
+from labeltrace.engine.ending import Diverged, Interrupted, Judgement, RankDied, Trained, are_saved
 from labeltrace.engine.folder import RunFolder, finite
 from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
 from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
@@ -76,6 +76,8 @@ def train(
     said = reporter if reporter is not None and ranks.first else Reporter()
 
     def prepared() -> Plan:
+        if not resume and ranks.first:
+            folder.is_taken(overwrite=overwrite)  # known before many images are read
         planned = plan(config, dataset, make_network, said)
         check_batches(planned.settings, ranks.size)
         if resume:
@@ -221,7 +223,7 @@ class Training:
             raise RankDied(self.folder.path, saved, gone, self.ranks.size) from None
         except (BadImage, WorkerDied) as error:
             self.checkpoints.flush()
-            kept = f"{self.checkpoints.epoch} epochs are saved in {self.folder.path}; go on with --resume"
+            kept = f"{are_saved(self.checkpoints.epoch)} in {self.folder.path}; go on with --resume"
             raise InputError(f"{error}. {kept}") from None
         except LossNotFinite as error:  # on all ranks at once: they share losses and weights
             self.ranks.known = True
