@@ -8,7 +8,6 @@ all runs train on the same labels. A second call goes on where the first was sto
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from pathlib import Path
@@ -16,9 +15,10 @@ from pathlib import Path
 from rich.console import Console
 from shared import RESULTS, add_run_flags, command_of, parser_of
 
-from labeltrace.bench.environment import environment
+from labeltrace.bench.environment import environment, write_result
 from labeltrace.data import load_noise
 from labeltrace.engine import RunConfig, RunFolder, load_config
+from labeltrace.engine.folder import finite
 from labeltrace.grid import run_all
 from labeltrace.learners import learners
 from labeltrace.progress import Bars
@@ -67,7 +67,7 @@ def main() -> None:
         ],
     }
     stem = RESULTS / f"learners_{name}"
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_result(record, stem.with_suffix(".json"))
     stem.with_suffix(".md").write_text(page(record), encoding="utf-8")
     print(stem.with_suffix(".md").read_text(encoding="utf-8"))
 
@@ -102,7 +102,7 @@ def row(name: str, seed: int, folder: Path) -> dict[str, object]:
         "torch": where["torch"],
         "revision": where["revision"],
         "seconds": round(sum(record["seconds"] for record in metrics), 1),
-        **figures(folder),
+        **finite(figures(folder)),
     }
 
 
