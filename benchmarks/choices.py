@@ -1,7 +1,7 @@
 """What each choice inside TRACE does: the paper's ablations and our readings of what it leaves open, one at a time.
 
 Run: python benchmarks/choices.py digits [--noise instance --rate 0.4]     (twenty minutes on two cores)
-Writes results/choices_<name>.json (every run) and .md (the table): test accuracy beside RoLR without TRACE, by seed, and
+Writes results/choices_<name>.json (every run) and .md (the table): test accuracy beside RoLR without TRACE by seed, and
 how well structure and observed reliability tell right labels from wrong ones in the last epoch. Within a seed all runs
 train on the same labels. A second call goes on where the first was stopped.
 """
@@ -12,7 +12,6 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from learners import row
 from rich.console import Console
 from shared import RESULTS, add_run_flags, command_of, parser_of
 
@@ -21,6 +20,7 @@ from labeltrace.engine import RunConfig, RunFolder
 from labeltrace.experiments.compare import paired_t
 from labeltrace.grid import run_all
 from labeltrace.progress import Bars
+from learners import row
 
 BASE, PAPER = "rolr", "the paper's TRACE"
 CHOICES: dict[str, dict[str, Any] | None] = {
@@ -107,7 +107,7 @@ def page(record: dict[str, Any]) -> str:
         values = [100 * run["mean_last_10"] for run in runs]
         cells = [f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"]
         for other in (BASE, PAPER):
-            cells += ["–", "–"] if choice == other or choice == BASE else against(runs, by_choice[other])
+            cells += ["–", "–"] if choice in (other, BASE) else against(runs, by_choice[other])
         for key in SIGNALS:
             found = [run[key] for run in runs if run[key] is not None]
             cells.append(f"{statistics.mean(found):.3f}" if found else "–")
