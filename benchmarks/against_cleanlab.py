@@ -23,11 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side
+from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side, write_page
 from torch import Tensor
 
 from labeltrace.audit import average_precision, measure
-from labeltrace.bench.environment import environment, write_result
+from labeltrace.bench.environment import environment
 from labeltrace.data import Dataset, add_noise, load_dataset
 from labeltrace.engine import RunConfig
 from labeltrace.engine.folder import code_revision
@@ -77,8 +77,7 @@ def main() -> None:
             "runs": [records[one] for one in wanted if one in records],
             "environment": environment(),
         }
-        write_result(result, stem.with_suffix(".json"))
-        stem.with_suffix(".md").write_text(page(result), encoding="utf-8")
+        write_page(result, page(result), stem)
     print(stem.with_suffix(".md").read_text(encoding="utf-8"))
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from shared import RESULTS, add_run_flags, command_of, parser_of
+from shared import GRID, RESULTS, add_grid_flags, command_of, parser_of, row, write_page
 
-from labeltrace.bench.environment import environment, write_result
-from labeltrace.engine import RunConfig, RunFolder
+from labeltrace.bench.environment import environment
+from labeltrace.engine import RunConfig
 from labeltrace.experiments.compare import paired_t
 from labeltrace.grid import run_all
 from labeltrace.progress import Bars
-from learners import row
 
 BASE, PAPER = "rolr", "the paper's TRACE"
 CHOICES: dict[str, dict[str, Any] | None] = {
@@ -45,16 +44,12 @@ SIGNALS = {"auroc_structure": "AUROC of structure", "auroc_observed": "of observ
 def main() -> None:
     """Run the grid and write the results."""
     parser = parser_of(__doc__)
-    parser.add_argument("data", help="dataset by name, or a path")
-    add_run_flags(parser)
-    parser.add_argument("--noise", default="symmetric")
-    parser.add_argument("--rate", type=float, default=0.4)
-    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
+    add_grid_flags(parser)
     parser.add_argument("--name", help="of the results (default: data and noise)")
     asked = parser.parse_args()
     name = asked.name or f"{Path(asked.data).stem}_{asked.noise}"
     out = Path(f"runs/choices-{name}")
-    shared = {key: getattr(asked, key) for key in ("data", "root", "subset", "model", "epochs", "noise", "rate")}
+    shared = {key: getattr(asked, key) for key in GRID}
     configs = {
         f"{choice}-s{seed}": RunConfig.model_validate({**shared, **changed(choice), "seed": seed})
         for seed in asked.seeds
@@ -62,21 +57,15 @@ def main() -> None:
     }
     with Bars(Console()) as bars:
         run_all(configs, out, bars, asked.jobs, resume=True)
-    rows = [row(choice, seed, out / f"{choice}-s{seed}") for choice in CHOICES for seed in asked.seeds]
-    for found in rows:
-        signals = RunFolder(out / f"{found['run']}-s{found['seed']}").read_metrics()[-1]["signals"]
-        found |= {key: signals.get(key) for key in SIGNALS}
     record = {
         "command": command_of("choices.py", asked.data, asked, ("subset", "model", "epochs", "noise", "rate")),
         "noise": f"{asked.noise}, rate {asked.rate}",
         "seeds": asked.seeds,
         "environment": environment(),
-        "runs": rows,
+        "runs": [row(choice, seed, out / f"{choice}-s{seed}") for choice in CHOICES for seed in asked.seeds],
     }
-    stem = RESULTS / f"choices_{name}"
-    write_result(record, stem.with_suffix(".json"))
-    stem.with_suffix(".md").write_text(page(record), encoding="utf-8")
-    print(stem.with_suffix(".md").read_text(encoding="utf-8"))
+    write_page(record, page(record), RESULTS / f"choices_{name}")
+    print(page(record))
 
 
 def changed(choice: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ seed all methods train on the same labels.
 
 from __future__ import annotations
 
-import json
 import platform
 import statistics
 import time
@@ -16,16 +15,14 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from shared import RESULTS, parser_of
+from shared import RESULTS, SIGNALS, parser_of, row, write_page
 
 import labeltrace
-from labeltrace.data import load_noise
 from labeltrace.demo import RUNS, demo_configs
 from labeltrace.engine import RunFolder, load_config
 from labeltrace.engine.folder import code_revision
 from labeltrace.grid import run_all
 from labeltrace.progress import Bars
-from labeltrace.runs import figures
 
 SEEDS = (0, 42, 1027)
 RATE = 0.4
@@ -62,18 +59,8 @@ def main() -> None:
         "epochs": schedule,
         "runs": rows,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "digits.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    (RESULTS / "digits.md").write_text(page(record), encoding="utf-8")
-    print((RESULTS / "digits.md").read_text(encoding="utf-8"))
-
-
-def row(name: str, seed: int, folder: Path) -> dict[str, object]:
-    """Return one run's figures with what identifies it."""
-    noise = load_noise(RunFolder(folder).noise)[1]
-    signals = RunFolder(folder).read_metrics()[-1]["signals"]
-    aurocs = {key: signals.get(key) for key in ("auroc_clean", "auroc_structure", "auroc_observed", "auroc_pseudo")}
-    return {"run": name, "seed": seed, "noise_sha256": noise.sha256, "rate": noise.actual, **figures(folder), **aurocs}
+    write_page(record, page(record), RESULTS / "digits")
+    print(page(record))
 
 
 def page(record: dict) -> str:
@@ -100,12 +87,11 @@ def page(record: dict) -> str:
         '"the label is right", of pseudo reliability for "the suggestion is right".',
         "",
     ]
-    keys = ("auroc_clean", "auroc_structure", "auroc_observed", "auroc_pseudo")
-    lines += ["| run | " + " | ".join(key.removeprefix("auroc_") for key in keys) + " |", "|---" * 5 + "|"]
+    lines += ["| run | " + " | ".join(key.removeprefix("auroc_") for key in SIGNALS) + " |", "|---" * 5 + "|"]
     for name in RUNS:
         runs = [run for run in record["runs"] if run["run"] == name]
         means = [
-            statistics.mean(values) if None not in (values := [run[key] for run in runs]) else None for key in keys
+            statistics.mean(values) if None not in (values := [run[key] for run in runs]) else None for key in SIGNALS
         ]
         lines.append(f"| {name} | " + " | ".join("–" if mean is None else f"{mean:.3f}" for mean in means) + " |")
     return "\n".join(lines) + "\n"

@@ -7,8 +7,8 @@ Writes results/gpu_parts.json: seconds of an epoch and of a scoring pass, whole 
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager, ExitStack
-from functools import partial
+import shlex
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import torch
@@ -29,24 +29,26 @@ def main() -> None:
     """Measure, print and write."""
     parser = parser_of(__doc__)
     parser.add_argument("--part", action="append", choices=list(PARTS), help="only these (default: all)")
-    parts = parser.parse_args().part or list(PARTS)
+    asked = parser.parse_args().part
+    parts = asked or list(PARTS)
+    command = shlex.join(["python", "benchmarks/gpu_parts.py", *(f"--part={part}" for part in asked or ())])
     dataset = gpu.pictures(SAMPLES, gpu.TESTS)
     records: list[dict] = []
     for learner in LEARNERS:
-        config = gpu.config_of(learner, "coupled", "compiled")
+        config, whole = gpu.config_of(learner, "coupled", "compiled"), {}
         for part in (None, *parts):
             torch._dynamo.reset()
             with without(part):
                 record = gpu.bench_epoch(config, dataset, REPEATS)
+            whole = record if part is None else whole
             records.append({"learner": learner, "without": part, **record})
-            whole = records[-1 - parts.index(part) - 1] if part else record
             gives = [100 * (record[key] / whole[key] - 1) for key in ("seconds", "scoring_seconds")]
             print(
                 f"{learner}, without {part or 'nothing'}: {record['seconds']:.2f} s ({gives[0]:+.1f} %), "
                 f"scoring {record['scoring_seconds']:.3f} s ({gives[1]:+.1f} %)",
                 flush=True,
             )
-            result = {"command": "python benchmarks/gpu_parts.py", "runs": records, "environment": environment()}
+            result = {"command": command, "runs": records, "environment": environment()}
             write_result(result, RESULTS / "gpu_parts.json")
 
 
@@ -54,7 +56,7 @@ def without(part: str | None) -> ExitStack:
     """Return a context in which a part is switched off."""
     stack = ExitStack()
     for change in () if part is None else PARTS[part]:
-        stack.enter_context(change())
+        stack.enter_context(patch.object(*change))
     return stack
 
 
@@ -71,12 +73,11 @@ def first_algorithm(config):
 
 
 make_fabric = gpu.make_fabric
-Change = partial[AbstractContextManager]
-PARTS: dict[str, list[Change]] = {
-    "two streams": [partial(patch.object, module, "together", one_after_the_other) for module in (dividemix, rolr)],
-    "cudnn.benchmark": [partial(patch.object, gpu, "make_fabric", first_algorithm)],
-    "compiled drift": [partial(patch.object, train, "compiled_drift", lambda: grouped_drift)],
-    "channels-last views": [partial(patch.object, compiled, "_channels_last", lambda inputs: inputs)],
+PARTS: dict[str, list[tuple[object, str, object]]] = {  # what stands in for what, and where
+    "two streams": [(module, "together", one_after_the_other) for module in (dividemix, rolr)],
+    "cudnn.benchmark": [(gpu, "make_fabric", first_algorithm)],
+    "compiled drift": [(train, "compiled_drift", lambda: grouped_drift)],
+    "channels-last views": [(compiled, "_channels_last", lambda inputs: inputs)],
 }
 
 if __name__ == "__main__":

@@ -13,16 +13,13 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from shared import RESULTS, add_run_flags, command_of, parser_of
+from shared import GRID, RESULTS, add_grid_flags, command_of, parser_of, row, write_page
 
-from labeltrace.bench.environment import environment, write_result
-from labeltrace.data import load_noise
-from labeltrace.engine import RunConfig, RunFolder, load_config
-from labeltrace.engine.folder import finite
+from labeltrace.bench.environment import environment
+from labeltrace.engine import RunConfig
 from labeltrace.grid import run_all
 from labeltrace.learners import learners
 from labeltrace.progress import Bars
-from labeltrace.runs import figures
 
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
@@ -36,18 +33,14 @@ COLUMNS = {
 def main() -> None:
     """Run the grid and write the results."""
     parser = parser_of(__doc__)
-    parser.add_argument("data", help="dataset by name, or a path")
-    add_run_flags(parser)
-    parser.add_argument("--noise", default="symmetric")
-    parser.add_argument("--rate", type=float, default=0.4)
+    add_grid_flags(parser)
     parser.add_argument("--learners", nargs="+", default=list(learners), choices=list(learners))
-    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--name", help="of the results (default: that of the data)")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: runs/learners-<name>)")
     arguments = parser.parse_args()
     name = arguments.name or Path(arguments.data).stem
     out = arguments.out or Path(f"runs/learners-{name}")
-    shared = {name: getattr(arguments, name) for name in ("data", "root", "subset", "model", "epochs", "noise", "rate")}
+    shared = {name: getattr(arguments, name) for name in GRID}
     configs = {
         f"{name}-s{seed}": RunConfig.model_validate({**shared, **change, "seed": seed})
         for seed in arguments.seeds
@@ -66,10 +59,8 @@ def main() -> None:
             row(name, seed, out / f"{name}-s{seed}") for name in runs(arguments.learners) for seed in arguments.seeds
         ],
     }
-    stem = RESULTS / f"learners_{name}"
-    write_result(record, stem.with_suffix(".json"))
-    stem.with_suffix(".md").write_text(page(record), encoding="utf-8")
-    print(stem.with_suffix(".md").read_text(encoding="utf-8"))
+    write_page(record, page(record), RESULTS / f"learners_{name}")
+    print(page(record))
 
 
 def runs(names: list[str]) -> dict[str, dict[str, str]]:
@@ -82,28 +73,6 @@ def runs(names: list[str]) -> dict[str, dict[str, str]]:
         for controller in ("coupled", "trace"):
             found[name + ("+trace" if controller == "trace" else "")] = {"learner": name, "controller": controller}
     return found
-
-
-def row(name: str, seed: int, folder: Path) -> dict[str, object]:
-    """Return one run's figures with what identifies it."""
-    run = RunFolder(folder)
-    config, metrics = load_config(run.config, {}), run.read_metrics()
-    noise = load_noise(run.noise)[1]
-    where = run.read_environment()
-    return {
-        "run": name,
-        "seed": seed,
-        "epochs": config.epochs,
-        "preset": config.preset,
-        "model": config.model,
-        "noise_sha256": noise.sha256,
-        "rate": noise.actual,
-        "device": where["device"],
-        "torch": where["torch"],
-        "revision": where["revision"],
-        "seconds": round(sum(record["seconds"] for record in metrics), 1),
-        **finite(figures(folder)),
-    }
 
 
 def page(record: dict) -> str:

@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result")
     asked = parser.parse_args()
-    rows = [row(path) for path in (trained(asked) if asked.runs is None else finished(asked.runs))]
+    rows = [row(path) for path in trained(asked)] if asked.runs is None else finished(asked.runs)
     names = rows[0]["average_precision"]
     mean = {name: statistics.mean(row["average_precision"][name] for row in rows) for name in names}
     record = {
@@ -111,12 +111,13 @@ def trained(asked: argparse.Namespace) -> list[Path]:
     return list(side_by_side(one, list(todo.items()), asked.jobs, "runs", lambda folder: folder.name))
 
 
-def finished(folder: Path) -> list[Path]:
-    """Return the run folders below one whose samples have wrong labels, known as such."""
-    found = sorted(path.parent for path in folder.rglob("samples.parquet"))
+def finished(folder: Path) -> list[dict]:
+    """Return the rows of the runs below a folder whose samples have wrong labels, known as such."""
+    rows = [row(path.parent) for path in sorted(folder.rglob("samples.parquet"))]
+    found = [row for row in rows if row["wrong"] > 0]
     if not found:
-        raise SystemExit(f"--runs {folder}: no finished run in it")
-    return [path for path in found if _wrong(read_samples(path))[1].any()]
+        raise SystemExit(f"--runs {folder}: no finished run in it that has labels known to be wrong")
+    return found
 
 
 def one(todo: tuple[Path, dict[str, Any]]) -> Path:
@@ -138,8 +139,9 @@ def row(path: Path) -> dict:
     """Return what each score and rule comes to on one run."""
     table, folder = read_samples(path), RunFolder(path)
     config = load_config(folder.config, {})
-    known, wrong = _wrong(table)
     truth, observed = values(table, "truth"), values(table, "observed")
+    known = truth >= 0
+    wrong = (truth != observed)[known]
     scores = {name: rankings[name](table)[known] for name in rankings}
     if kept_in(path).exists():
         posteriors = np.load(kept_in(path))
@@ -228,13 +230,6 @@ def page(record: dict) -> str:
         shown = [by, f"{trusted:g}", f"{sure:g}", first, f"{second} ({100 * least:.1f})", *others]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
-
-
-def _wrong(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return which samples [N] have a known truth, and which of these [n] are wrong."""
-    truth = values(table, "truth")
-    known = truth >= 0
-    return known, (truth != values(table, "observed"))[known]
 
 
 def _percent(shares: Iterable[float]) -> str:

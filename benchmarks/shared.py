@@ -11,12 +11,19 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
+from labeltrace.bench.environment import write_result
+from labeltrace.data import load_noise
+from labeltrace.engine import RunFolder, load_config
+from labeltrace.engine.folder import finite
 from labeltrace.progress import Bars
+from labeltrace.runs import figures
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+GRID = ("data", "root", "subset", "model", "epochs", "noise", "rate")  # what the runs of a grid share
+SIGNALS = ("auroc_clean", "auroc_structure", "auroc_observed", "auroc_pseudo")
 
 
 def parser_of(text: str | None) -> argparse.ArgumentParser:
@@ -33,6 +40,15 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 42, 1027])
 
 
+def add_grid_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what a grid of runs on one dataset with one noise needs, see `GRID`."""
+    parser.add_argument("data", help="dataset by name, or a path")
+    add_run_flags(parser)
+    parser.add_argument("--noise", default="symmetric")
+    parser.add_argument("--rate", type=float, default=0.4)
+    parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
+
+
 def command_of(script: str, first: str, asked: argparse.Namespace, names: Sequence[str]) -> str:
     """Return the command that repeats a measurement: those of the flags that were given, folders left out."""
     given = {name: getattr(asked, name) for name in names if getattr(asked, name)}
@@ -40,6 +56,36 @@ def command_of(script: str, first: str, asked: argparse.Namespace, names: Sequen
         f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in given.items()
     ]
     return " ".join([f"python benchmarks/{script}", first, *words])
+
+
+def row(name: str, seed: int, folder: Path) -> dict[str, object]:
+    """Return one run's figures with what identifies it, and how its signals stand in the last epoch."""
+    run = RunFolder(folder)
+    config, metrics = load_config(run.config, {}), run.read_metrics()
+    signals = metrics[-1].get("signals", {})
+    noise = load_noise(run.noise)[1]
+    where = run.read_environment()
+    return {
+        "run": name,
+        "seed": seed,
+        "epochs": config.epochs,
+        "preset": config.preset,
+        "model": config.model,
+        "noise_sha256": noise.sha256,
+        "rate": noise.actual,
+        "device": where["device"],
+        "torch": where["torch"],
+        "revision": where["revision"],
+        "seconds": round(sum(record["seconds"] for record in metrics), 1),
+        **finite(figures(folder)),
+        **{name: signals.get(name) for name in SIGNALS},
+    }
+
+
+def write_page(record: dict[str, Any], text: str, stem: Path) -> None:
+    """Write a result as JSON and its page as Markdown, beside each other."""
+    write_result(record, stem.with_suffix(".json"))
+    stem.with_suffix(".md").write_text(text, encoding="utf-8")
 
 
 def side_by_side(

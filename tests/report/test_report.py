@@ -15,6 +15,7 @@ import torch
 import labeltrace.demo
 import reported
 from labeltrace.audit import read_samples
+from labeltrace.audit.ranking import DEFAULT, rankings, worst_first
 from labeltrace.cli import main
 from labeltrace.data import Split, from_arrays
 from labeltrace.diagnostics.runs import Run
@@ -212,6 +213,14 @@ def test_pictures_are_those_of_the_samples_they_stand_with(digits):
 def test_large_images_become_small_jpegs():
     shown, kind = reported.pixels(data_uri(torch.randint(0, 256, (3, 300, 200), dtype=torch.uint8)))
     assert kind == "JPEG" and shown.shape == (160, 107, 3)
+
+
+def test_cards_come_in_the_order_of_the_whole_queue():
+    """The default ranking estimates a matrix from all samples; a dozen of them would give another one."""
+    table = reported.table(400)
+    place = {table["id"][row].as_py(): rank for rank, row in enumerate(worst_first(rankings[DEFAULT](table)).tolist())}
+    shown = [place[card.id] for card in draw_cards(table, None, 4)]
+    assert len(shown) > 4 and shown == sorted(shown)
 
 
 def test_features_are_summed_up():

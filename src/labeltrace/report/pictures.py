@@ -57,7 +57,7 @@ def draw_cards(table: pa.Table, split: Split | None, count: int) -> list[Card]:
     """
     rows = pick(table, count=count)
     part = table.take(rows)
-    order = worst_first(rankings[DEFAULT](part))
+    order = worst_first(rankings[DEFAULT](table)[rows])  # of the whole table: some rankings look at all samples
     names = class_names(table)
     features = _Features(split) if split is not None and split.inputs.ndim == 2 else None
     cards = []
