@@ -252,6 +252,20 @@ def tables(result: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str]]
     }
 
 
+def part_tables(result: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str]]]]:
+    """Return title → head and rows of what `benchmarks/gpu_parts.py` measured."""
+    rows = []
+    for record in result["records"]:
+        key = "scoring_seconds" if record["of"] == "scoring pass" else "seconds"
+        whole, without = record["with"][key], record["without"][key]
+        figures = [f"{record['predicted']:+.0f} %", f"{100 * (without / whole - 1):+.1f} %"]
+        seconds = [f"{whole:.3g}", f"{without:.3g}"]
+        made = [record["date"], record["revision"] or "not recorded"]
+        rows.append([record["part"], record["learner"], record["of"], *figures, *seconds, *made])
+    head = ["without", "run", "takes longer", "predicted", "measured", "seconds with", "seconds without", "date"]
+    return {"One part switched off": ([*head, "revision"], rows)}
+
+
 @contextmanager
 def _training(config: RunConfig, dataset: Dataset) -> Iterator[Training]:
     """A run in a folder that goes away again; the random state of the caller stays."""

@@ -17,9 +17,10 @@ from labeltrace.files import write_atomically
 
 Tables = dict[str, tuple[list[str], list[list[str]]]]  # title → head and rows
 
-#: measurement → its tables; the file is results/bench_<name>.json, the command labeltrace bench <name>
+#: measurement → its tables; the file is results/bench_<name>.json, the command labeltrace bench <name> or in the file
 MEASUREMENTS: dict[str, Callable[[dict[str, Any]], Tables]] = {
     "gpu": gpu.tables,
+    "parts": gpu.part_tables,
     "growth": growth.tables,
     "cpu": cpu.tables,
 }
@@ -40,7 +41,8 @@ def section(name: str, results: Path) -> str:
     result = json.loads(path.read_text(encoding="utf-8"))
     where = result["environment"]
     lines = [
-        f"`{command}` on {where['date']}: {where['device']}, {where['cores']} cores, {result['threads']} threads, "
+        f"`{result.get('command', command)}` on {where['date']}: {where['device']}, {where['cores']} cores, "
+        f"{result.get('threads', where.get('threads'))} threads, "
         f"torch {where['torch']}, revision {where['revision'] or 'not recorded'}.",
         "",
     ]

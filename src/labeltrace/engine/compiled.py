@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from labeltrace.data import Views
 from labeltrace.data.draws import Draws
+from labeltrace.models.parts import norm_by_parts
 from labeltrace.scoring.relations import grouped_drift
 
 WORTH = 1_000_000  # samples a run looks at from which its compilation pays off (twenty epochs of CIFAR)
@@ -41,6 +42,7 @@ def compile_network(network: nn.Module) -> None:
 
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # torch < 2.7
     setattr(config, name, max(SHAPES, getattr(config, name)))
+    norm_by_parts(network)
     config.suppress_errors = True  # what cannot be compiled runs as it is
     network.compile(dynamic=False)
 

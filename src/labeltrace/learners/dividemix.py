@@ -49,6 +49,7 @@ from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
 from labeltrace.learners.together import together
+from labeltrace.models.parts import forward_parts
 from labeltrace.scoring import Field, Scores
 
 CODE = "official code (LiJunnan1992/DivideMix)"
@@ -297,7 +298,7 @@ class DivideMix(Pair):
         """Return inputs [2B, …], targets [2B, C] and weights [2B] of labelled samples, a view below the other."""
         controller = self.controller or Coupled()
         views = self.two_views(batch)
-        outputs = [self.networks[member](view) for view in views]
+        outputs = forward_parts(self.networks[member], views)
         own = torch.stack([output.logits.float().softmax(1) for output in outputs]).mean(0)
         observed = one_hot(batch.observed, self.num_classes)
         clean = self.memory["posterior"][batch.index, 1 - member]
@@ -328,7 +329,7 @@ class DivideMix(Pair):
         both = torch.cat(views)
         own, peer = together(
             both.device,
-            lambda: [self.networks[member](view).logits.float().softmax(1) for view in views],
+            lambda: [output.logits.float().softmax(1) for output in forward_parts(self.networks[member], views)],
             lambda: self.networks[1 - member](both).logits.float().softmax(1).chunk(2),
         )
         target = self.sharpen(torch.stack([*own, *peer]).mean(0))
