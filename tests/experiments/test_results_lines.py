@@ -20,7 +20,7 @@ from labeltrace.experiments.cells import config_hash, config_of
 from labeltrace.experiments.compare import paired_t
 from labeltrace.experiments.findings import fill as fill_findings
 from labeltrace.experiments.findings import holm
-from labeltrace.experiments.matched import compare, pairs_in, read_pairs, write_pairs
+from labeltrace.experiments.matched import MATCHED_FILE, compare, pairs_in, read_pairs, write_pairs
 from labeltrace.experiments.page import page, placed
 from labeltrace.experiments.plan import DONE, FRESH, HALF, plan_runs, seconds_per_epoch
 from labeltrace.experiments.results import add_line, line_id, line_of, read_lines, results_file, run_folders, value_of
@@ -510,6 +510,13 @@ def test_the_page_of_results_is_up_to_date():
     made = page(lines, map(load_table, TABLES))
     told = "python -m labeltrace.experiments.page > docs/results.md"
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == made, told
+
+
+def test_the_tables_of_the_findings_are_up_to_date():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    lines, tables = read_lines(ROOT / results_file(TABLES)), [load_table(name) for name in TABLES]
+    made = fill_findings(text, lines, tables, read_pairs(ROOT / MATCHED_FILE))
+    assert made == text, "python -m labeltrace.experiments.findings docs/findings.md"
 
 
 def test_a_failed_run_does_not_stop_the_others(work, tmp_path, monkeypatch):
