@@ -136,13 +136,13 @@ def test_compiled_views_are_the_same_views(policy):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_compiled_run_ends_where_a_plain_one_does(tmp_path, precision):
+@pytest.mark.parametrize(("name", "precision"), [("rolr", "fp32"), ("rolr", "bf16"), ("dividemix", "fp32")])
+def test_a_compiled_run_ends_where_a_plain_one_does(tmp_path, name, precision):
     data = toy.pictures(count=192)
     asked = {"controller": "trace", "trace": TRACE, "settings": SETTINGS, "device": "cuda", "precision": precision}
     ends = []
     for way in ({"capture": False, "compile": False}, {"capture": True, "compile": True}):
-        config = toy.config("rolr", epochs=3, **asked, **way)
+        config = toy.config(name, epochs=3, **asked, **way)
         ends.append(train(config, tmp_path / str(way["compile"]), dataset=data))
     plain, compiled = (end.judgement for end in ends)
     assert float((plain.suggested == compiled.suggested).float().mean()) > 0.97

@@ -19,6 +19,7 @@ from labeltrace.learners.mixing import BetaWeight, permutation
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, squared_error
 from labeltrace.models.output import Output
+from labeltrace.models.parts import norm_by_parts
 from labeltrace.scoring import Scores
 from labeltrace.scoring.posterior import _e_step
 
@@ -212,6 +213,40 @@ def test_guesses_in_train_mode_move_the_running_statistics_five_times():
     assert [int(n) for n in counted] == [5, 0]
     learner.step(0, 0, batch(beside=False))
     assert [int(n) for n in counted] == [8, 0]  # two views refined, and the step itself
+
+
+class Folded(nn.Module):
+    """Four features as an image of four pixels, normalised over batch and pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 6, 1), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten())
+        self.head = nn.Linear(24, C)
+
+    def forward(self, x):
+        features = self.layers(x.reshape(-1, 1, 2, 2))
+        return Output(self.head(features), (features,))
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_views_in_one_forward_give_the_step_of_a_forward_each(beside):
+    learners = [make(Trace(structure=False, **STARTED), networks=[Folded(), Folded()]) for _ in range(2)]
+    for one, other in zip(*(learner.networks for learner in learners), strict=True):
+        other.load_state_dict(one.state_dict())
+        norm_by_parts(other)
+    sizes = []
+    learners[1].networks[0].register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    outcomes = []
+    for learner in learners:
+        random_posteriors(learner)
+        outcomes.append(learner.step(0, 50, batch(beside=beside)))
+        outcomes[-1].loss.backward()
+    assert sizes == ([2 * B, 2 * B, 4 * B] if beside else [2 * B, 2 * B])  # guesses, refinement, the step
+    assert torch.allclose(outcomes[0].loss, outcomes[1].loss, atol=1e-5)
+    plain, merged = (learner.networks[0] for learner in learners)
+    torch.testing.assert_close(merged.state_dict(), plain.state_dict(), rtol=1e-5, atol=1e-6)
+    for one, other in zip(plain.parameters(), merged.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-5)
 
 
 def test_gradient_reaches_the_trained_network_alone_and_no_target():
