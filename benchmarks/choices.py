@@ -12,14 +12,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from shared import GRID, RESULTS, add_grid_flags, command_of, parser_of, row, write_page
+from shared import RESULTS, add_grid_flags, parser_of, run_grid, write_page
 
-from labeltrace.bench.environment import environment
-from labeltrace.engine import RunConfig
 from labeltrace.experiments.compare import paired_t
-from labeltrace.grid import run_all
-from labeltrace.progress import Bars
 
 BASE, PAPER = "rolr", "the paper's TRACE"
 CHOICES: dict[str, dict[str, Any] | None] = {
@@ -45,25 +40,11 @@ def main() -> None:
     """Run the grid and write the results."""
     parser = parser_of(__doc__)
     add_grid_flags(parser)
-    parser.add_argument("--name", help="of the results (default: data and noise)")
     asked = parser.parse_args()
     name = asked.name or f"{Path(asked.data).stem}_{asked.noise}"
-    out = Path(f"runs/choices-{name}")
-    shared = {key: getattr(asked, key) for key in GRID}
-    configs = {
-        f"{choice}-s{seed}": RunConfig.model_validate({**shared, **changed(choice), "seed": seed})
-        for seed in asked.seeds
-        for choice in CHOICES
-    }
-    with Bars(Console()) as bars:
-        run_all(configs, out, bars, asked.jobs, resume=True)
-    record = {
-        "command": command_of("choices.py", asked.data, asked, ("subset", "model", "epochs", "noise", "rate")),
-        "noise": f"{asked.noise}, rate {asked.rate}",
-        "seeds": asked.seeds,
-        "environment": environment(),
-        "runs": [row(choice, seed, out / f"{choice}-s{seed}") for choice in CHOICES for seed in asked.seeds],
-    }
+    record = run_grid(
+        "choices.py", asked, {choice: changed(choice) for choice in CHOICES}, Path(f"runs/choices-{name}")
+    )
     write_page(record, page(record), RESULTS / f"choices_{name}")
     print(page(record))
 

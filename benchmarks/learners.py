@@ -9,17 +9,11 @@ all runs train on the same labels. A second call goes on where the first was sto
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 
-from rich.console import Console
-from shared import GRID, RESULTS, add_grid_flags, command_of, parser_of, row, write_page
+from shared import RESULTS, add_grid_flags, parser_of, run_grid, write_page
 
-from labeltrace.bench.environment import environment
-from labeltrace.engine import RunConfig
-from labeltrace.grid import run_all
 from labeltrace.learners import learners
-from labeltrace.progress import Bars
 
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
@@ -35,30 +29,11 @@ def main() -> None:
     parser = parser_of(__doc__)
     add_grid_flags(parser)
     parser.add_argument("--learners", nargs="+", default=list(learners), choices=list(learners))
-    parser.add_argument("--name", help="of the results (default: that of the data)")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: runs/learners-<name>)")
     arguments = parser.parse_args()
     name = arguments.name or Path(arguments.data).stem
     out = arguments.out or Path(f"runs/learners-{name}")
-    shared = {name: getattr(arguments, name) for name in GRID}
-    configs = {
-        f"{name}-s{seed}": RunConfig.model_validate({**shared, **change, "seed": seed})
-        for seed in arguments.seeds
-        for name, change in runs(arguments.learners).items()
-    }
-    started = time.perf_counter()
-    with Bars(Console()) as bars:
-        run_all(configs, out, bars, arguments.jobs, resume=True)
-    record = {
-        "command": command_of("learners.py", arguments.data, arguments, ("subset", "model", "epochs", "noise", "rate")),
-        "noise": f"{arguments.noise}, rate {arguments.rate}",
-        "seeds": arguments.seeds,
-        "seconds": round(time.perf_counter() - started),
-        "environment": environment(),
-        "runs": [
-            row(name, seed, out / f"{name}-s{seed}") for name in runs(arguments.learners) for seed in arguments.seeds
-        ],
-    }
+    record = run_grid("learners.py", arguments, runs(arguments.learners), out)
     write_page(record, page(record), RESULTS / f"learners_{name}")
     print(page(record))
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 
-from labeltrace.bench.environment import write_result
+from labeltrace.bench.environment import environment, write_result
 from labeltrace.data import load_noise
-from labeltrace.engine import RunFolder, load_config
+from labeltrace.engine import RunConfig, RunFolder, load_config
 from labeltrace.engine.folder import finite
+from labeltrace.grid import run_all
 from labeltrace.progress import Bars
 from labeltrace.runs import figures
 
@@ -47,6 +49,37 @@ def add_grid_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", default="symmetric")
     parser.add_argument("--rate", type=float, default=0.4)
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one per core)")
+    parser.add_argument("--name", help="of the results (default: made of the flags above)")
+
+
+def run_grid(
+    script: str, asked: argparse.Namespace, changes: Mapping[str, dict[str, Any]], out: Path
+) -> dict[str, Any]:
+    """Train every change for every seed on the same labels, whatever is not finished; return the record of all.
+
+    Args:
+        script: the benchmark's own file name.
+        asked: its flags, see `add_grid_flags`.
+        changes: name of the run → what it changes in the config.
+        out: folder of the runs.
+    """
+    shared = {name: getattr(asked, name) for name in GRID}
+    configs = {
+        f"{name}-s{seed}": RunConfig.model_validate({**shared, **change, "seed": seed})
+        for seed in asked.seeds
+        for name, change in changes.items()
+    }
+    started = time.perf_counter()
+    with Bars(Console()) as bars:
+        run_all(configs, out, bars, asked.jobs, resume=True)
+    return {
+        "command": command_of(script, asked.data, asked, ("subset", "model", "epochs", "noise", "rate", "name")),
+        "noise": f"{asked.noise}, rate {asked.rate}",
+        "seeds": asked.seeds,
+        "seconds": round(time.perf_counter() - started),
+        "environment": environment(),
+        "runs": [row(name, seed, out / f"{name}-s{seed}") for name in changes for seed in asked.seeds],
+    }
 
 
 def command_of(script: str, first: str, asked: argparse.Namespace, names: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def test_outputs_and_running_statistics_are_those_of_forwards_one_after_the_othe
     prepared.register_forward_pre_hook(lambda module, inputs: calls.append(len(inputs[0])))
     with torch.no_grad():
         wanted = [network(batch) for batch in batches]
-        made = forward_parts(prepared, batches)
+        made = forward_parts(prepared, torch.cat(batches), BATCHES)
     assert calls == [8 * BATCHES]
     for one, other in zip(wanted, made, strict=True):
         torch.testing.assert_close(other.logits, one.logits, rtol=1e-4, atol=1e-4)
@@ -74,7 +74,7 @@ def test_a_prepared_network_is_the_ordinary_one_otherwise(network, batches):
         with torch.no_grad():
             assert torch.equal(prepared(batches[0]).logits, network(batches[0]).logits)
     with torch.no_grad():
-        evaluated = forward_parts(prepared, batches)  # statistics are fixed now
+        evaluated = forward_parts(prepared, torch.cat(batches), BATCHES)  # statistics are fixed now
         wanted = network(batches[1]).logits
     torch.testing.assert_close(evaluated[1].logits, wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(prepared.state_dict(), network.state_dict())
@@ -83,7 +83,7 @@ def test_a_prepared_network_is_the_ordinary_one_otherwise(network, batches):
 def test_the_layers_are_themselves_again_after_an_error(network):
     norm_by_parts(network)
     with pytest.raises(RuntimeError):
-        forward_parts(network, [torch.zeros(2, 1, 32, 32)] * 2)  # one channel for three
+        forward_parts(network, torch.zeros(4, 1, 32, 32), 2)  # one channel for three
     assert {module.parts for module in network.modules() if isinstance(module, PartNorm2d)} == {1}
 
 
@@ -109,7 +109,7 @@ def test_an_unprepared_network_takes_its_batches_one_after_the_other(network, ba
     sizes = []
     network.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
     with torch.no_grad():
-        forward_parts(network, batches)
+        forward_parts(network, torch.cat(batches), BATCHES)
     assert sizes == [8] * BATCHES
 
 

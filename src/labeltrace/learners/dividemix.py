@@ -297,8 +297,8 @@ class DivideMix(Pair):
     def refine(self, member: int, epoch: int | Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs [2B, …], targets [2B, C] and weights [2B] of labelled samples, a view below the other."""
         controller = self.controller or Coupled()
-        views = self.two_views(batch)
-        outputs = forward_parts(self.networks[member], views)
+        both = torch.cat(self.two_views(batch))
+        outputs = forward_parts(self.networks[member], both, 2)
         own = torch.stack([output.logits.float().softmax(1) for output in outputs]).mean(0)
         observed = one_hot(batch.observed, self.num_classes)
         clean = self.memory["posterior"][batch.index, 1 - member]
@@ -320,16 +320,15 @@ class DivideMix(Pair):
             target = torch.where(late, supervision.target, target)
         elif late:
             target = supervision.target
-        return torch.cat(views), target.repeat(2, 1), supervision.weight.repeat(2)
+        return both, target.repeat(2, 1), supervision.weight.repeat(2)
 
     @torch.no_grad()
     def guess(self, member: int, epoch: int | Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs [2B, …], targets [2B, C] and weights [2B] of unlabelled samples; no label is looked at."""
-        views = self.two_views(batch)
-        both = torch.cat(views)
+        both = torch.cat(self.two_views(batch))
         own, peer = together(
             both.device,
-            lambda: [output.logits.float().softmax(1) for output in forward_parts(self.networks[member], views)],
+            lambda: [output.logits.float().softmax(1) for output in forward_parts(self.networks[member], both, 2)],
             lambda: self.networks[1 - member](both).logits.float().softmax(1).chunk(2),
         )
         target = self.sharpen(torch.stack([*own, *peer]).mean(0))

@@ -8,8 +8,6 @@ prepares the networks, and any other network takes its batches one after the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -52,25 +50,26 @@ def norm_by_parts(network: nn.Module) -> None:
             norm.__class__ = PartNorm2d
 
 
-def forward_parts(network: nn.Module, batches: Sequence[Tensor]) -> list[Output]:
-    """Return the outputs of batches of equal size, in one forward where the network was prepared for it.
+def forward_parts(network: nn.Module, inputs: Tensor, parts: int) -> list[Output]:
+    """Return the outputs of equal batches, in one forward where the network was prepared for it.
 
     Args:
         network: returns `Output`.
-        batches: each [B, …], all of one shape.
+        inputs: [P·B, …], the batches one below the other.
+        parts: P, how many they are.
     """
     norms = [module for module in network.modules() if isinstance(module, PartNorm2d)]
     if not norms:
-        return [network(batch) for batch in batches]
+        return [network(batch) for batch in inputs.chunk(parts)]
     try:
         for norm in norms:
-            norm.parts = len(batches)
-        output = network(torch.cat(list(batches)))
+            norm.parts = parts
+        output = network(inputs)
     finally:
         for norm in norms:
             norm.parts = 1
-    features = [feature.chunk(len(batches)) for feature in output.features]
+    features = [feature.chunk(parts) for feature in output.features]
     return [
         Output(logits, tuple(feature[part] for feature in features))
-        for part, logits in enumerate(output.logits.chunk(len(batches)))
+        for part, logits in enumerate(output.logits.chunk(parts))
     ]
