@@ -395,13 +395,28 @@ def test_findings_are_filled_from_the_lines(work):
     assert fill_findings(made, lines, [table]) == made
     t = 2.1 / (0.1 / math.sqrt(3))
     p = 1 - t / math.sqrt(t**2 + 2)
-    found = row_of(made, "digits | RoLR + TRACE − RoLR | Best")
-    assert found[3:] == ["20", "3", "+2.10", "1.00", "+0.00", f"{p:.3f}", "higher", f"{2 * p:.3f}"]
-    assert row_of(made, "digits | RoLR + TRACE − RoLR | Test")[7] == "+0.50"
-    assert "2 pairs, 2 of them tested" in made  # Best and Test, two measures of the same runs
+    found = row_of(made, "digits | RoLR + TRACE − RoLR | Test")
+    assert found[3:] == ["20", "3", "+2.10", "1.00", "+0.50", f"{p:.3f}", "higher", f"{p:.3f}"]
+    assert "1 of 1 tested" in made and "Best" not in made  # one measure of a pair is enough here
     assert row_of(made, "digits | symmetric 0.4 | rolr+trace")[3:7] == ["20", "3", "96.00 ± 0.00", ""]
     with pytest.raises(InputError, match="did you mean 'parts'"):
         fill_findings("<!-- part -->\n<!-- end -->", [], [table])
+
+
+def test_a_pair_of_the_ablation_is_not_shown_among_the_choices(work, tmp_path):
+    swapped = TABLE.replace("controller: trace}, against: [RoLR]", "controller: trace}").replace(
+        "controller: coupled}", "controller: coupled}, against: [RoLR + TRACE, Coupled null]"
+    )
+    tables = []
+    for name, text in (("ablation", TABLE), ("choices", swapped)):
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+        tables.append(read_table(tmp_path / f"{name}.yaml"))
+    lines = [*three_seeds(tables[0]), *(told(tables[0], "Coupled null", seed, 20, 0.6) for seed in range(3))]
+    text = "\n".join(f"<!-- {name} -->\n<!-- end -->" for name in ("effects", "parts", "choices"))
+    made = fill_findings(text, lines, tables)
+    pairs = [row.split(" | ")[:2] for row in made.splitlines() if " − " in row]
+    assert pairs == [["| ablation", "RoLR + TRACE − RoLR"], ["| choices", "RoLR − Coupled null"]]
+    assert made.startswith("<!-- effects -->\n\nNot measured yet.")
 
 
 def test_holm_by_hand():
