@@ -20,6 +20,7 @@ from labeltrace.bench import gpu
 from labeltrace.bench.environment import environment, write_result
 from labeltrace.engine import compiled
 from labeltrace.learners import dividemix, rolr
+from labeltrace.models.parts import forward_parts
 from labeltrace.scoring.relations import grouped_drift
 
 train = importlib.import_module("labeltrace.engine.train")  # the package gives its function this name
@@ -98,6 +99,11 @@ def one_after_the_other(device: torch.device, first, second):
     return first(), second()
 
 
+def two_by_two(network, inputs, parts):
+    """As `forward_parts`, with two views in a forward and no more."""
+    return [output for pair in inputs.chunk(parts // 2) for output in forward_parts(network, pair, 2)]
+
+
 def first_algorithm(config):
     """As `make_fabric`, and cuDNN takes the algorithm it thinks best."""
     fabric = make_fabric(config)
@@ -111,6 +117,7 @@ PARTS = {
         {"dividemix": 8, "rolr": 3}, [(module, "together", one_after_the_other) for module in (dividemix, rolr)]
     ),
     "merged guesses": Part({"dividemix": 6}, [(compiled, "norm_by_parts", lambda network: None)]),
+    "guesses by four": Part({"dividemix": 5}, [(dividemix, "forward_parts", two_by_two)]),
     "cudnn.benchmark": Part({"dividemix": 4, "rolr": 4}, [(gpu, "make_fabric", first_algorithm)]),
     "compiled drift": Part(
         {"dividemix": 5, "rolr": 5}, [(train, "compiled_drift", lambda: grouped_drift)], of="scoring pass"

@@ -53,6 +53,19 @@ class Says(nn.Module):
         return Output(rows.repeat(len(x) // len(rows), 1).log() if len(x) != len(rows) else rows.log(), ())
 
 
+def refine(learner, member, epoch, batch):
+    """Target and weight of labelled samples, as a step without others makes them."""
+    own, _ = learner.see(member, [torch.cat(learner.two_views(batch))])
+    return learner.refine(member, epoch, batch, own)
+
+
+def guess(learner, epoch, batch):
+    """Target and weight that network A gets for unlabelled samples."""
+    views = torch.cat(learner.two_views(batch))
+    own, peer = learner.see(0, [views, views])
+    return learner.guess(epoch, own[:2], peer)
+
+
 def one_sample():
     return toy.batch(torch.tensor([0]), torch.zeros(1, 4), torch.tensor([1]))
 
@@ -60,8 +73,8 @@ def one_sample():
 def test_fact_1_refined_target():
     learner = make(networks=[Says(*X_VIEWS), Says(X_VIEWS[0])])
     learner.memory["posterior"] = torch.tensor([0.1, 0.7]).repeat(20, 1)  # network A takes its peer's
-    inputs, target, weight = learner.refine(0, 0, one_sample())
-    assert target.shape == (2, C) and torch.equal(target[0], target[1]) and len(inputs) == 2
+    target, weight = refine(learner, 0, 0, one_sample())
+    assert target.shape == (2, C) and torch.equal(target[0], target[1])
     assert target[0].tolist() == pytest.approx([0.041670, 0.955231, 0.003099], abs=1e-6)
     assert weight.tolist() == [1, 1]
 
@@ -69,14 +82,14 @@ def test_fact_1_refined_target():
 def test_fact_1_without_sharpening():
     learner = make(networks=[Says(*X_VIEWS), Says(X_VIEWS[0])], temperature=1.0)
     learner.memory["posterior"] = torch.full((20, 2), 0.7)
-    target = learner.refine(0, 0, one_sample())[1]
+    target, _ = refine(learner, 0, 0, one_sample())
     assert target[0].tolist() == pytest.approx([0.165, 0.79, 0.045], abs=1e-6)
 
 
 def test_fact_2_guess():
     peer = torch.tensor([[0.2, 0.7, 0.1], [0.3, 0.6, 0.1]])
     learner = make(networks=[Says(*X_VIEWS), Says(peer.tolist())])
-    _, target, weight = learner.guess(0, 0, one_sample())
+    target, weight = guess(learner, 0, one_sample())
     assert target[0].tolist() == pytest.approx([0.398754, 0.562305, 0.038941], abs=1e-6)
     assert torch.equal(target[0], target[1]) and weight.tolist() == [1, 1]
 
@@ -125,7 +138,7 @@ def test_fact_6_trace(agree, a, b, by_base, by_trace):
         learner.memory["structure"] = torch.full((20,), 0.5)
         learner.memory["agree"] = torch.full((20,), agree)
         seen = toy.watch(learner)
-        target = learner.refine(0, 5, one_sample())[1]
+        target, _ = refine(learner, 0, 5, one_sample())
         assert target[0].tolist() == pytest.approx(wanted, abs=5e-5)
         evidence, supervision = seen[0]
         assert evidence.pseudo[0].tolist() == pytest.approx([0.728916, 0.216867, 0.054217], abs=1e-6)
@@ -241,7 +254,7 @@ def test_views_in_one_forward_give_the_step_of_a_forward_each(beside):
         random_posteriors(learner)
         outcomes.append(learner.step(0, 50, batch(beside=beside)))
         outcomes[-1].loss.backward()
-    assert sizes == ([2 * B, 2 * B, 4 * B] if beside else [2 * B, 2 * B])  # guesses, refinement, the step
+    assert sizes == ([4 * B, 4 * B] if beside else [2 * B, 2 * B])  # all views, the step
     assert torch.allclose(outcomes[0].loss, outcomes[1].loss, atol=1e-5)
     plain, merged = (learner.networks[0] for learner in learners)
     torch.testing.assert_close(merged.state_dict(), plain.state_dict(), rtol=1e-5, atol=1e-6)
@@ -255,7 +268,7 @@ def test_gradient_reaches_the_trained_network_alone_and_no_target():
     learner.step(0, 50, batch()).loss.backward()
     assert all(p.grad is not None for p in learner.networks[0].parameters())
     assert all(p.grad is None for p in learner.networks[1].parameters())
-    made = *learner.refine(0, 50, batch()), *learner.guess(0, 50, batch().beside)
+    made = *refine(learner, 0, 50, batch()), *guess(learner, 50, batch().beside)
     assert not any(values.requires_grad for values in made)
 
 
@@ -371,7 +384,7 @@ def test_trace_order_is_its_own_target_once_it_has_started():
     for network in learner.networks:
         network.eval()
     seen = toy.watch(learner)
-    target = learner.refine(0, 3, batch())[1]
+    target, _ = refine(learner, 0, 3, batch())
     assert torch.equal(target[:B], seen[0][1].target)
 
 
@@ -397,7 +410,7 @@ def test_trace_weighs_unlabelled_rows_by_their_guess():
             network.eval()
             with torch.no_grad():
                 network.fc.weight *= 10
-        _, target, weight = learner.guess(0, epoch, b)
+        target, weight = guess(learner, epoch, b)
         assert torch.equal(weight[:B], weight[B:])
         return target[:B], weight[:B]
 
@@ -418,7 +431,7 @@ def test_trace_weighs_unlabelled_rows_by_their_guess():
 def test_trace_weights_of_labelled_rows_have_mean_1():
     learner = make(Trace(structure=False, **STARTED))
     random_posteriors(learner)
-    weight = learner.refine(1, 9, batch())[2]
+    _, weight = refine(learner, 1, 9, batch())
     assert float(weight.mean()) == pytest.approx(1) and len(weight) == 2 * B
 
 
@@ -426,7 +439,7 @@ def test_structure_of_the_training_batch_is_the_trained_networks():
     learner = make(Trace(scope="batch", k=3, **STARTED))
     random_posteriors(learner)
     seen = toy.watch(learner)
-    learner.refine(0, 9, batch())
+    refine(learner, 0, 9, batch())
     structure = seen[0][0].structure
     assert structure.shape == (B,) and 0 <= float(structure.min()) < float(structure.max()) <= 1
 
@@ -441,7 +454,7 @@ def test_votes_say_whether_the_scoring_pass_agreed():
 def test_a_sample_that_nothing_speaks_for_keeps_its_guess():
     learner = make(Trace(structure=False, rho=1e4, **STARTED))
     learner.memory["posterior"] = torch.zeros(20, 2)
-    target = learner.refine(0, 9, batch())[1]
+    target, _ = refine(learner, 0, 9, batch())
     assert torch.isfinite(target).all() and torch.allclose(target.sum(1), torch.ones(2 * B))
     assert torch.isfinite(learner.step(0, 9, batch()).loss)
 

@@ -94,7 +94,9 @@ def test_fact_6_trace_judges_fines_posterior():
     seen = toy.watch(learner)
     learner.memory["posterior"] = torch.tensor([0.1, 0.9031]).repeat(N, 1)
     learner.memory["structure"] = torch.full((N,), 0.5)
-    learner.refine(0, 5, toy.batch(torch.arange(4), torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64)))
+    batch = toy.batch(torch.arange(4), torch.zeros(4, 4), torch.zeros(4, dtype=torch.int64))
+    own, _ = learner.see(0, [torch.cat(learner.two_views(batch))])
+    learner.refine(0, 5, batch, own)
     assert seen[0][1].observed_reliability.tolist() == pytest.approx([0.78217] * 4, abs=1e-5)
 
 

@@ -49,6 +49,7 @@ from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
 from labeltrace.learners.together import together
+from labeltrace.models.output import Output
 from labeltrace.models.parts import forward_parts
 from labeltrace.scoring import Field, Scores
 
@@ -272,10 +273,14 @@ class DivideMix(Pair):
         s, network = self.settings, self.networks[member]
         with torch.no_grad():
             # unlabelled first, as the official code: the order in which the running statistics are moved
-            guessed = None if batch.beside is None else self.guess(member, epoch, batch.beside)
-            refined = self.refine(member, epoch, batch)
-            parts = [refined] if guessed is None else [refined, guessed]
-            inputs, target, weight = (torch.cat(column) for column in zip(*parts, strict=True))
+            halves = [half for half in (batch.beside, batch) if half is not None]
+            views = [torch.cat(self.two_views(half)) for half in halves]
+            own, peer = self.see(member, views)
+            made = [self.refine(member, epoch, batch, own[-2:])]
+            if peer:
+                made.append(self.guess(epoch, own[:2], peer))
+            inputs = torch.cat(views[::-1])
+            target, weight = (torch.cat(column) for column in zip(*made, strict=True))
             labelled = 2 * len(batch.index)
             partner = permutation(batch.once.fork(0), len(inputs))
             share = self.mixing_weight(batch.once.fork(1))
@@ -285,7 +290,7 @@ class DivideMix(Pair):
         prior = prior_penalty(logits)
         loss = fit + s.lambda_p * prior
         logs = {"fit": fit.detach(), "prior": prior.detach()}
-        if guessed is not None and s.unlabelled:
+        if peer and s.unlabelled:
             guess = squared_error(
                 logits[labelled:], mix(target, partner, share)[labelled:], mix(weight, partner, share)[labelled:]
             )
@@ -294,11 +299,31 @@ class DivideMix(Pair):
         return Outcome(loss, logs)
 
     @torch.no_grad()
-    def refine(self, member: int, epoch: int | Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs [2B, …], targets [2B, C] and weights [2B] of labelled samples, a view below the other."""
+    def see(self, member: int, views: list[Tensor]) -> tuple[list[Output], list[Tensor]]:
+        """Look at the views of a step.
+
+        Args:
+            member: the network in training.
+            views: [2B, …] each, a view below the other: of unlabelled samples, if there are any, and of labelled ones.
+
+        Returns:
+            What the network says of each view, and the probabilities [B, C] that its peer gives each unlabelled view.
+        """
+        inputs = torch.cat(views)
+        return together(
+            inputs.device,
+            lambda: forward_parts(self.networks[member], inputs, 2 * len(views)),
+            lambda: [
+                half
+                for rest in views[:-1]
+                for half in self.networks[1 - member](rest).logits.float().softmax(1).chunk(2)
+            ],
+        )
+
+    @torch.no_grad()
+    def refine(self, member: int, epoch: int | Tensor, batch: Batch, outputs: list[Output]) -> tuple[Tensor, Tensor]:
+        """Return targets [2B, C] and weights [2B] of labelled samples by what their network says of either view."""
         controller = self.controller or Coupled()
-        both = torch.cat(self.two_views(batch))
-        outputs = forward_parts(self.networks[member], both, 2)
         own = torch.stack([output.logits.float().softmax(1) for output in outputs]).mean(0)
         observed = one_hot(batch.observed, self.num_classes)
         clean = self.memory["posterior"][batch.index, 1 - member]
@@ -320,24 +345,19 @@ class DivideMix(Pair):
             target = torch.where(late, supervision.target, target)
         elif late:
             target = supervision.target
-        return both, target.repeat(2, 1), supervision.weight.repeat(2)
+        return target.repeat(2, 1), supervision.weight.repeat(2)
 
     @torch.no_grad()
-    def guess(self, member: int, epoch: int | Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs [2B, …], targets [2B, C] and weights [2B] of unlabelled samples; no label is looked at."""
-        both = torch.cat(self.two_views(batch))
-        own, peer = together(
-            both.device,
-            lambda: [output.logits.float().softmax(1) for output in forward_parts(self.networks[member], both, 2)],
-            lambda: self.networks[1 - member](both).logits.float().softmax(1).chunk(2),
-        )
+    def guess(self, epoch: int | Tensor, outputs: list[Output], peer: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return targets [2B, C] and weights [2B] of unlabelled samples by both networks; no label is looked at."""
+        own = [output.logits.float().softmax(1) for output in outputs]
         target = self.sharpen(torch.stack([*own, *peer]).mean(0))
         weight = torch.ones_like(target[:, 0])
         if self.controller is not None and self.settings.trace_unlabelled:
             none = torch.zeros_like(weight)
             _, trust = self.controller.reliabilities(none, none, None, target.amax(1), epoch)
             weight = self.controller.weigh(none, trust)
-        return both, target.repeat(2, 1), weight.repeat(2)
+        return target.repeat(2, 1), weight.repeat(2)
 
     def two_views(self, batch: Batch) -> list[Tensor]:
         """Return two independent weak views of a batch."""
