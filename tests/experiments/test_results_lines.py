@@ -116,7 +116,13 @@ def test_figures_are_those_of_the_run_counted_by_hand(work):
         right_label = [row["clean"] for row in rows if row["observed"] == row["truth"]]
         wins = sum((a > b["clean"]) + 0.5 * (a == b["clean"]) for a in right_label for b in wrong)
         assert line["auroc"]["clean"] == pytest.approx(wins / (len(right_label) * len(wrong)))
-        assert set(line["auroc"]) == {"clean", "structure", "observed", "pseudo", "confidence"}
+        yes, no = (
+            [row["structure"] for row in rows if (row["suggested"] == row["truth"]) is told] for told in (True, False)
+        )
+        wins = sum((a > b) + 0.5 * (a == b) for a in yes for b in no)
+        assert line["auroc"]["structure_suggestion"] == pytest.approx(wins / (len(yes) * len(no)))
+        others = {"structure", "observed", "pseudo", "confidence"}
+        assert set(line["auroc"]) == {"clean", "structure_suggestion", *others}
 
 
 def test_the_planned_run_is_the_run_that_was_trained(work):

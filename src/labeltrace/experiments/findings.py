@@ -126,9 +126,11 @@ def _effect(one: Difference) -> list[str]:
 
 def signals(lines: Sequence[Line], tables: Sequence[Table]) -> str:
     """Return the AUROC of every score at the end of training, in per cent: for labels, and for pseudo targets."""
-    names = ("clean", "structure", "observed", "pseudo", "confidence")
-    rows = _by_kind(lines, [f"auroc.{name}" for name in names])
-    return markdown(["data", "noise", "method", "epochs", "n", *names], rows) if rows else NOTHING
+    of_label, of_suggestion = ("clean", "structure", "observed"), ("pseudo", "confidence", "structure_suggestion")
+    rows = _by_kind(lines, [f"auroc.{name}" for name in (*of_label, *of_suggestion)])
+    right = [f"{name}: label" for name in of_label]
+    right += [f"{name.removesuffix('_suggestion')}: suggestion" for name in of_suggestion]
+    return markdown(["data", "noise", "method", "epochs", "n", *right], rows) if rows else NOTHING
 
 
 def replacements(lines: Sequence[Line], tables: Sequence[Table]) -> str:

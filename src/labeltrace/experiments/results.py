@@ -124,6 +124,7 @@ def _figures(folder: Path) -> dict[str, Any]:
         ("observed", "observed_reliability", label_right),
         ("pseudo", "pseudo_reliability", suggestion_right),
         ("confidence", "confidence", suggestion_right),
+        ("structure_suggestion", "structure", suggestion_right),
     ):
         values = run.column(column).double()[known]
         found["auroc"][name] = None if bool(torch.isnan(values).all()) else auroc(values, right)
