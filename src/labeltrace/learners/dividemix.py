@@ -309,16 +309,13 @@ class DivideMix(Pair):
         Returns:
             What the network says of each view, and the probabilities [B, C] that its peer gives each unlabelled view.
         """
-        inputs = torch.cat(views)
-        return together(
+        network, peer, inputs = self.networks[member], self.networks[1 - member], torch.cat(views)
+        own, rest = together(
             inputs.device,
-            lambda: forward_parts(self.networks[member], inputs, 2 * len(views)),
-            lambda: [
-                half
-                for rest in views[:-1]
-                for half in self.networks[1 - member](rest).logits.float().softmax(1).chunk(2)
-            ],
+            lambda: forward_parts(network, inputs, 2 * len(views)),
+            lambda: [peer(unlabelled).logits.float().softmax(1) for unlabelled in views[:-1]],
         )
+        return own, [view for both in rest for view in both.chunk(2)]
 
     @torch.no_grad()
     def refine(self, member: int, epoch: int | Tensor, batch: Batch, outputs: list[Output]) -> tuple[Tensor, Tensor]:
