@@ -181,7 +181,6 @@ def rule(table: pa.Table, by: str, trusted: float, sure: float) -> dict[str, Any
     )
     again = table.set_column(table.column_names.index("decision"), "decision", decision)
     decided = decision.to_numpy(zero_copy_only=False)[truth >= 0]
-    after = np.where(decided == "relabel", suggested[truth >= 0], observed[truth >= 0])
     found = detection(again)
     precision, recall = found["precision"], found["recall"]
     return {
@@ -192,7 +191,6 @@ def rule(table: pa.Table, by: str, trusted: float, sure: float) -> dict[str, Any
         "f1": 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0,
         "relabel": float((decided == "relabel").mean()),
         "review": float((decided == "review").mean()),
-        "right_after": float((after == truth[truth >= 0]).mean()),
     }
 
 

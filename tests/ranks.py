@@ -1,8 +1,10 @@
 """Several ranks of a run on one machine, as torchrun would start them, and what their processes do in tests."""
 
+import contextlib
 import hashlib
 import importlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -28,8 +30,7 @@ ROWS = [[0, 1, 2, 3], [4, 5, 0, 6], [3, 1, 6, 2]]  # of eight samples; two colum
 
 def start(words, size=2):
     """Start the ranks of `python WORDS`; return their processes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = unused_port()
     together = {
         "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "tests", "OMP_NUM_THREADS": "1",
@@ -44,6 +45,14 @@ def start(words, size=2):
         )
         for rank in range(size)
     ]
+
+
+def unused_port():
+    """A port that is free and stays so: below those that the system hands out by itself, as other tests ask it to."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Plain(nn.Module):

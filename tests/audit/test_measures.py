@@ -77,7 +77,7 @@ def test_the_figures_of_a_table():
     figures = measure(found, "reliability")
     wrong, score = [0, 1, 0, 0], [0.1, 0.8, 0.2, 0.9]
     assert figures["precision"] == 1 / 2 and figures["recall"] == 1 and figures["suggestion_accuracy"] == 3 / 4
-    assert figures["relabel_accuracy"] == 1
+    assert figures["relabel_accuracy"] == 1 and figures["right_after"] == 1
     assert figures["auroc"] == pytest.approx(roc_auc_score(wrong, score))
     assert figures["average_precision"] == pytest.approx(average_precision_score(wrong, score))
     assert figures["ece_label"] == pytest.approx((0.1 + 0.2 + 0.2 + 0.9) / 4)

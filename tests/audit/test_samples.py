@@ -242,9 +242,18 @@ def small(rows):
 
 
 def test_detection_by_hand():
-    """Of seven known labels three are wrong (rows 1, 3, 4); four are called wrong (1, 2, 3, 6), two of them rightly."""
+    """Of seven known labels three are wrong (rows 1, 3, 4); four are called wrong (1, 2, 3, 6), two of them rightly.
+
+    Two relabels (1, 2) make one label right and one wrong, so that as many are right after as before.
+    """
     assert detection(small(ROWS)) == pytest.approx(
-        {"precision": 2 / 4, "recall": 2 / 3, "suggestion_accuracy": 3 / 7, "relabel_accuracy": 1 / 2}
+        {
+            "precision": 2 / 4,
+            "recall": 2 / 3,
+            "suggestion_accuracy": 3 / 7,
+            "relabel_accuracy": 1 / 2,
+            "right_after": 4 / 7,
+        }
     )
 
 
@@ -254,8 +263,8 @@ def test_detection_by_hand():
         ([ROWS[0], ROWS[4]], {"precision", "relabel_accuracy"}),  # nothing was called wrong
         ([ROWS[0], ROWS[6]], {"recall", "relabel_accuracy"}),  # nothing was wrong
         ([ROWS[3]], {"relabel_accuracy"}),
-        ([ROWS[7]], {"precision", "recall", "suggestion_accuracy", "relabel_accuracy"}),  # no truth is known
-        ([], {"precision", "recall", "suggestion_accuracy", "relabel_accuracy"}),
+        ([ROWS[7]], {"precision", "recall", "suggestion_accuracy", "relabel_accuracy", "right_after"}),  # no truth
+        ([], {"precision", "recall", "suggestion_accuracy", "relabel_accuracy", "right_after"}),
     ],
 )
 def test_a_share_of_nothing_is_nan(rows, empty):

@@ -447,6 +447,20 @@ def test_effects_of_a_real_grid(work):
     assert "rolr+trace, pseudo_gate False, reweight False" in made and "none: n < 3" in made
 
 
+def test_lists_are_tested_over_seeds(work):
+    _, table, _ = work
+    lines = three_seeds(table)
+    assert fill_findings("<!-- lists -->\n<!-- end -->", lines, [table]).count("Not measured yet.") == 1
+    for line in lines:
+        better = 0.1 + line["seed"] / 100 if line["controller"] == "trace" else 0
+        line["figures"] |= {"precision": 0.5 + better, "recall": 0.75}
+    made = fill_findings("<!-- lists -->\n<!-- end -->", lines, [table])
+    assert row_of(made, "digits | symmetric 0.4 | rolr+trace")[4:] == ["3", "61.00 ± 1.00", "75.00 ± 0.00", "", ""]
+    t = 11 / (1 / math.sqrt(3))
+    p = 2 * (1 - t / math.sqrt(t**2 + 2))  # of two tests
+    assert row_of(made, "RoLR + TRACE − RoLR | Test")[2:] == ["20", "3", f"+11.00 ({p:.3f})", "+0.00 (1.000)", "", ""]
+
+
 def test_two_runs_on_the_same_samples(work, tmp_path):
     folder, _, _ = work
     folders = run_folders([folder / "runs"])

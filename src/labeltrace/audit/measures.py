@@ -21,6 +21,7 @@ def detection(table: pa.Table) -> dict[str, float]:
 
     `precision` and `recall` are of the samples not to be kept (relabel and review together); `suggestion_accuracy` is
     how often the suggested class is the true one over all samples, `relabel_accuracy` over those marked relabel.
+    `right_after` is the share of right labels once every relabel is taken.
     """
     known = table.filter(pc.greater_equal(table["truth"], 0))
     wrong = pc.not_equal(known["observed"], known["truth"]).to_numpy()
@@ -32,6 +33,7 @@ def detection(table: pa.Table) -> dict[str, float]:
         "recall": _share(found[wrong]),
         "suggestion_accuracy": _share(right),
         "relabel_accuracy": _share(right[relabel]),
+        "right_after": _share(np.where(relabel, right, ~wrong)),
     }
 
 

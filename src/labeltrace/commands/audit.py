@@ -37,6 +37,7 @@ MEASURES = {
     "average_precision": "ranking: average precision",
     "suggestion_accuracy": "suggestions right",
     "relabel_accuracy": "suggestions right, of {relabels:,} relabels",
+    "right_after": "labels right once relabelled",
     "ece_label": "ECE of the label's reliability",
     "ece_suggestion": "ECE of the suggestion's reliability",
 }

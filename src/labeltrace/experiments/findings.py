@@ -10,6 +10,7 @@ A place for a table is a line `<!-- NAME -->` and a line `<!-- end -->`; what st
 | `choices` | the same for our choices where the paper is open, but for pairs of the ablation |
 | `signals` | how well each score tells right from wrong, by data, noise and method |
 | `replacements` | accuracy of pseudo targets of untrusted samples: each method's own set, and one rule for all |
+| `lists` | how good the list of a run is: wrong labels found, relabels right; by method, and pairs with a test |
 | `matched` | the same on one set of samples for both methods of a pair (`results/matched.jsonl`) |
 """
 
@@ -24,7 +25,7 @@ from typing import Any
 
 from labeltrace.bench.page import markdown
 from labeltrace.errors import InputError, nearest
-from labeltrace.experiments.compare import paired_t
+from labeltrace.experiments.compare import Comparison, paired_t
 from labeltrace.experiments.matched import MATCHED_FILE, Pair, read_pairs
 from labeltrace.experiments.page import Difference, differences, in_words, placed, spread
 from labeltrace.experiments.results import RUNS, Line, read_lines, value_of
@@ -34,6 +35,12 @@ from labeltrace.files import write_atomically
 PLACE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not measured yet.\n"
 ACCURACY = "mean_last_10"
+LISTS = {
+    "precision": "found: precision",
+    "recall": "found: recall",
+    "relabel_accuracy": "relabels right",
+    "right_after": "labels right once relabelled",
+}
 SUBSETS = ("all", "low-clean+noisy", "matched low-clean+noisy", "observed-noisy")
 
 
@@ -141,6 +148,39 @@ def replacements(lines: Sequence[Line], tables: Sequence[Table]) -> str:
     return markdown(["data", "noise", "method", "epochs", "n", *head], rows) if rows else NOTHING
 
 
+def lists(lines: Sequence[Line], tables: Sequence[Table]) -> str:
+    """Return how well each method found wrong labels and replaced them, and what its pairs differ by."""
+    rows = _by_kind(lines, list(LISTS))
+    if not rows:
+        return NOTHING
+    pairs = [one for _, one in _pairs(lines, tables)]
+    found = [[_of(one, measure) for measure in LISTS] for one in pairs]
+    corrected = iter(holm([each.p for of_pair in found for each in of_pair]))
+    tested = [
+        [*one.names, str(one.first.epochs), str(len(one.first.lines))]
+        + [_difference(each, next(corrected)) for each in of_pair]
+        for one, of_pair in zip(pairs, found, strict=True)
+    ]
+    by_method = markdown(["data", "noise", "method", "epochs", "n", *LISTS.values()], rows)
+    if not tested:
+        return by_method
+    head = ["difference", "in", "epochs", "n", *LISTS.values()]
+    return f"{by_method}\nDifferences; in brackets p, by Holm for all tests of this table.\n\n{markdown(head, tested)}"
+
+
+def _of(one: Difference, measure: str) -> Comparison:
+    """The same pair of runs in another measure."""
+    first, second = ([value_of(line, measure) for line in side.lines] for side in (one.first, one.second))
+    both = [(x, y) for x, y in zip(first, second, strict=True) if x is not None and y is not None]
+    return paired_t([x for x, _ in both], [y for _, y in both])
+
+
+def _difference(found: Comparison, p: float | None) -> str:
+    if not found.differences:
+        return ""
+    return f"{found.mean:+.2f}" if p is None else f"{found.mean:+.2f} ({in_words(p)})"
+
+
 def matched(pairs: Sequence[Pair]) -> str:
     """Return the accuracy of pseudo targets of both methods on the same samples, and a test of the difference."""
     kinds: dict[tuple[str, ...], list[Pair]] = {}
@@ -212,6 +252,7 @@ MAKERS: dict[str, Callable[[Sequence[Line], Sequence[Table]], str]] = {
     "choices": choices,
     "signals": signals,
     "replacements": replacements,
+    "lists": lists,
 }
 
 

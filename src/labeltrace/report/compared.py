@@ -30,13 +30,14 @@ FIGURES: dict[str, tuple[str, int | None]] = {
     "auroc": ("ranking: AUROC", 1),
     "suggestion_accuracy": ("suggestions right", 1),
     "relabel_accuracy": ("suggestions right, of relabel", 1),
+    "right_after": ("labels right once relabelled", 1),
     "hc_error": (f"suggestions wrong at confidence ≥ {HIGH_CONFIDENCE:g}", 2),
     "ece_label": ("calibration error, label", 2),
     "ece_suggestion": ("calibration error, suggestion", 2),
     "seconds": ("seconds of training", None),
 }
 HIGHER = {"best", "last", "mean_last_10", "precision", "recall", "average_precision", "auroc", "suggestion_accuracy",
-          "relabel_accuracy"}  # fmt: skip
+          "relabel_accuracy", "right_after"}  # fmt: skip
 LOWER = {"hc_error", "ece_label", "ece_suggestion"}
 
 #: what a reader may not know of the figures
