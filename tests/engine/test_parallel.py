@@ -227,6 +227,10 @@ def test_two_ranks_give_the_table_of_one(pair, alone):
         assert b["test_accuracy"] == pytest.approx(a["test_accuracy"], abs=1e-6)
 
 
+def test_ranks_leave_their_group_before_python_ends(pair):
+    assert [(pair[0] / f"left{rank}").read_text() for rank in (0, 1)] == ["True", "True"]
+
+
 def test_only_one_rank_writes(pair, alone):
     assert saved.files(pair[0] / "plain") == saved.files(alone)
     assert len(saved.metrics(pair[0] / "plain")) == ranks.EPOCHS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import platform
 
 import torch
+import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from lightning_fabric.strategies import DDPStrategy
@@ -72,7 +74,15 @@ def make_fabric(config: RunConfig, place: World | None = None) -> Fabric:
         precision=arithmetic,  # type: ignore[arg-type]
     )
     fabric.launch()
+    atexit.unregister(_leave)
+    atexit.register(_leave)  # Fabric does so for nccl alone
     return fabric
+
+
+def _leave() -> None:
+    """End the process group while Python is whole: threads of gloo that outlive it abort a finished process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def device_name(device: torch.device) -> str:
