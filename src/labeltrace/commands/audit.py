@@ -196,9 +196,10 @@ def audit(
         count = sum(known.values())
         part = "" if count == table.num_rows else f", over the {count:,} samples whose truth is known"
         console.print(f"against the known truth{part}", soft_wrap=True)
-        for name, words in MEASURES.items():
-            line = words.format(relabels=known["relabel"])
-            console.print(f"  {line:<36} {figure(measures[name])}", soft_wrap=True)
+        words = {name: line.format(relabels=known["relabel"]) for name, line in MEASURES.items()}
+        width = max(map(len, words.values()))
+        for name, line in words.items():
+            console.print(f"  {line:<{width}}  {figure(measures[name])}", soft_wrap=True)
     print_table(queue_table(head), whole=True)
     if rows.num_rows > head.num_rows:
         console.print(f"… {rows.num_rows - head.num_rows:,} more (--out FILE writes all)", soft_wrap=True)
