@@ -84,6 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault, _, number = (server.faults.pop(0) if server.faults else "").partition(" ")
         asked = self.headers["Range"]
         server.asked.append(asked)
+        place = len(server.sent)
         server.sent.append(0)
         if fault == "status":
             self.send_error(int(number))
@@ -108,8 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
         self.end_headers()
         body = body[: int(number)] if number else body
+        server.sent[place] = len(body)  # first: who has read all of it may look here at once
         self.wfile.write(body)
-        server.sent[-1] += len(body)
         if fault == "stall":
             server.over.wait(5)
         if fault == "reset":  # close() then sends RST instead of FIN
