@@ -2,7 +2,9 @@
 
 import json
 import re
+import runpy
 import shlex
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -396,3 +398,25 @@ def test_the_demo_leaves_four_runs_and_a_picture(command, tmp_path):
         assert str(folder / name) in out
     assert str(folder / "samples.png") in out
     assert load_config(folder / "rolr+trace-no-structure" / "config.yaml", {}).trace["structure"] is False
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # the module is run anew here
+@pytest.mark.parametrize(
+    ("module", "words", "told"),
+    [
+        ("experiments.matched", [], "usage: python -m labeltrace.experiments.matched RUNS…"),
+        ("experiments.matched", ["none"], "none: no run here"),
+        ("experiments.findings", [], "usage: python -m labeltrace.experiments.findings TEXT.md"),
+        ("experiments.findings", ["none.md"], "none.md"),
+        ("experiments.page", ["mian"], "did you mean 'main'?"),
+        ("bench.page", [], "performance.md"),
+    ],
+)
+def test_modules_complain_as_the_command_does(module, words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [module, *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"labeltrace.{module}", run_name="__main__")
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and not out and err.count("\n") == 1 and told in err
+    assert not list(tmp_path.iterdir())

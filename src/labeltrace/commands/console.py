@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+
+from labeltrace.errors import InputError
 
 console = Console(markup=False, highlight=False)
 LONGEST = 900  # characters of a line that says what is wrong; file names and labels may have thousands
@@ -21,6 +25,15 @@ def complain(message: str, code: int) -> int:
     """Print one line to stderr and return the exit code."""
     print(f"labeltrace: {one_line(message)}", file=sys.stderr)  # noqa: T201
     return code
+
+
+@contextmanager
+def complaining() -> Iterator[None]:
+    """End a module that is run by `python -m` as the command ends: what is wrong in one line, and exit code 2."""
+    try:
+        yield
+    except (InputError, OSError) as error:
+        raise SystemExit(complain(str(error), 2)) from None
 
 
 def one_line(message: str) -> str:

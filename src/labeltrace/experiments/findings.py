@@ -10,8 +10,8 @@ A place for a table is a line `<!-- NAME -->` and a line `<!-- end -->`; what st
 | `choices` | the same for our choices where the paper is open, but for pairs of the ablation |
 | `signals` | how well each score tells right from wrong, by data, noise and method |
 | `replacements` | accuracy of pseudo targets of untrusted samples: each method's own set, and one rule for all |
-| `lists` | how good the list of a run is: wrong labels found, relabels right; by method, and pairs with a test |
 | `matched` | the same on one set of samples for both methods of a pair (`results/matched.jsonl`) |
+| `lists` | how good the list of a run is: wrong labels found, relabels right; by method, and pairs with a test |
 """
 
 from __future__ import annotations
@@ -257,9 +257,12 @@ MAKERS: dict[str, Callable[[Sequence[Line], Sequence[Table]], str]] = {
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m labeltrace.experiments.findings TEXT.md")
-    path = Path(sys.argv[1])
-    tables = [load_table(name) for name in TABLES]
-    made = fill(path.read_text(encoding="utf-8"), read_lines(RUNS), tables, read_pairs(MATCHED_FILE))
-    write_atomically(path, lambda temporary: temporary.write_text(made, encoding="utf-8"))
+    from labeltrace.commands.console import complaining
+
+    with complaining():
+        if len(sys.argv) != 2:
+            raise InputError("usage: python -m labeltrace.experiments.findings TEXT.md")
+        path = Path(sys.argv[1])
+        tables = [load_table(name) for name in TABLES]
+        made = fill(path.read_text(encoding="utf-8"), read_lines(RUNS), tables, read_pairs(MATCHED_FILE))
+        write_atomically(path, lambda temporary: temporary.write_text(made, encoding="utf-8"))

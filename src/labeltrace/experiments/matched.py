@@ -105,6 +105,11 @@ def _id(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    given = pairs_in(run_folders([Path(word) for word in sys.argv[1:]]))
-    total = write_pairs(MATCHED_FILE, [compare(*pair) for pair in given])
-    sys.stdout.write(f"{len(given)} pairs; {MATCHED_FILE} holds {total}\n")
+    from labeltrace.commands.console import complaining
+
+    with complaining():
+        if len(sys.argv) < 2:
+            raise InputError("usage: python -m labeltrace.experiments.matched RUNS…")
+        given = pairs_in(run_folders([Path(word) for word in sys.argv[1:]]))
+        total = write_pairs(MATCHED_FILE, [compare(*pair) for pair in given])
+        sys.stdout.write(f"{len(given)} pairs; {MATCHED_FILE} holds {total}\n")

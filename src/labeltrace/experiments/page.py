@@ -252,5 +252,8 @@ def _runs(lines: Sequence[Line]) -> str:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:] or list(TABLES)
-    sys.stdout.write(page(read_lines(results_file(given)), map(load_table, given)))
+    from labeltrace.commands.console import complaining
+
+    with complaining():
+        given = sys.argv[1:] or list(TABLES)
+        sys.stdout.write(page(read_lines(results_file(given)), map(load_table, given)))
