@@ -409,7 +409,6 @@ def test_the_demo_leaves_four_runs_and_a_picture(command, tmp_path):
         ("experiments.findings", [], "usage: python -m labeltrace.experiments.findings TEXT.md"),
         ("experiments.findings", ["none.md"], "none.md"),
         ("experiments.page", ["mian"], "did you mean 'main'?"),
-        ("bench.page", [], "performance.md"),
     ],
 )
 def test_modules_complain_as_the_command_does(module, words, told, tmp_path, monkeypatch, capsys):

@@ -70,9 +70,6 @@ def _line(cells: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    from labeltrace.commands.console import complaining
-
-    with complaining():
-        docs = Path("docs/performance.md")
-        filled = page(docs.read_text(encoding="utf-8"), Path("results"))
-        write_atomically(docs, lambda temporary: temporary.write_text(filled, encoding="utf-8"))
+    docs = Path("docs/performance.md")
+    filled = page(docs.read_text(encoding="utf-8"), Path("results"))
+    write_atomically(docs, lambda temporary: temporary.write_text(filled, encoding="utf-8"))
