@@ -35,9 +35,10 @@ from labeltrace.runs import run
 from labeltrace.sklearn import TraceClassifier
 
 NOISES = {"symmetric": 0.4, "pair": 0.3, "instance": 0.4}
-WAYS: dict[str, dict[str, str] | float] = {  # a run of ours, or the share of the epochs that cleanlab's networks train
-    "labeltrace, rolr+trace": {"learner": "rolr", "controller": "trace"},
-    "labeltrace, rolr": {"learner": "rolr", "controller": "coupled"},
+WAYS: dict[str, dict[str, Any] | float] = {  # a run of ours, or the share of the epochs that cleanlab's networks train
+    "labeltrace": {},
+    "labeltrace, structure": {"trace": {"structure": True}},
+    "labeltrace, no TRACE": {"controller": "coupled"},
     "cleanlab, 5 folds": 1.0,
     "cleanlab, 5 folds, a quarter of the epochs": 0.25,
 }

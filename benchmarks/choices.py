@@ -54,7 +54,7 @@ def changed(choice: str) -> dict[str, Any]:
     settings = CHOICES[choice]
     if settings is None:
         return {"learner": "rolr", "controller": "coupled"}
-    return {"learner": "rolr", "controller": "trace", "trace": settings}
+    return {"learner": "rolr", "controller": "trace", "trace": {"structure": True, **settings}}
 
 
 def page(record: dict[str, Any]) -> str:

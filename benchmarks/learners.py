@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import Any
 
 from shared import RESULTS, add_grid_flags, parser_of, run_grid, write_page
 
@@ -38,15 +39,15 @@ def main() -> None:
     print(page(record))
 
 
-def runs(names: list[str]) -> dict[str, dict[str, str]]:
+def runs(names: list[str]) -> dict[str, dict[str, Any]]:
     """Return name of the run → what it changes."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in sorted(names, key=lambda name: (learners[name].refurbishes, name)):
         if not learners[name].refurbishes:
             found[name] = {"learner": name}
             continue
-        for controller in ("coupled", "trace"):
-            found[name + ("+trace" if controller == "trace" else "")] = {"learner": name, "controller": controller}
+        found[name] = {"learner": name, "controller": "coupled"}
+        found[f"{name}+trace"] = {"learner": name, "controller": "trace", "trace": {"structure": True}}  # the paper's
     return found
 
 

@@ -94,7 +94,7 @@ def main() -> None:
 def trained(asked: argparse.Namespace) -> list[Path]:
     """Train RoLR with TRACE under every noise; finished runs stay."""
     shared = {name: getattr(asked, name) for name in ("root", "subset", "model", "epochs")}
-    shared |= {"data": asked.name, "learner": "rolr", "controller": "trace"}
+    shared |= {"data": asked.name, "learner": "rolr", "controller": "trace", "trace": {"structure": True}}
     changes: dict[str, dict[str, Any]] = {
         f"{noise} {rate:g}": {"noise": noise, "rate": rate}
         for noise, rate in NOISES.items()

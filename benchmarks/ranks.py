@@ -41,8 +41,9 @@ def main() -> None:
             folders = {way: Path(temporary) / f"{name} {way}" for way in WAYS}
             for way, folder in folders.items():
                 words, seed = WAYS[way]
-                asked = ["--data", data, "--learner", name, *WORDS, "--seed", str(seed), "--out", str(folder)]
-                command = [sys.executable, *words, "labeltrace", "train", *asked]
+                structure = ["--set", "trace.structure=true"] if learners[name].refurbishes else []
+                asked = ["--data", data, "--learner", name, *WORDS, *structure, "--seed", str(seed)]
+                command = [sys.executable, *words, "labeltrace", "train", *asked, "--out", str(folder)]
                 ended = subprocess.run(command, capture_output=True, text=True, check=False)
                 if ended.returncode:
                     sys.exit(f"{way}, {name}: exit code {ended.returncode}\n{ended.stdout}{ended.stderr}")

@@ -7,6 +7,7 @@ from labeltrace.data import add_noise, from_arrays
 from labeltrace.data.draws import Draws
 from labeltrace.data.views import FeatureViews
 from labeltrace.engine import RunConfig
+from labeltrace.learners import learners
 from labeltrace.learners.base import Batch
 from labeltrace.models import build_model
 from labeltrace.scoring import SampleMemory
@@ -34,7 +35,7 @@ def pictures(count=48, seed=0, noise=0.25):
 
 
 def config(learner="rolr", **changes):
-    """A run of a few quick epochs; `settings` and `trace` are merged into quick defaults."""
+    """A run of a few quick epochs; `settings` and `trace` are merged into quick defaults (TRACE with structure)."""
     quick = {"epochs": 4, "device": "cpu", "checkpoint_seconds": 1000.0, "learner": learner}
     quick["settings"] = {
         "batch_size": 16,
@@ -42,6 +43,8 @@ def config(learner="rolr", **changes):
         **({"history": 2} if learner == "selfie" else {}),  # so that a few epochs reach every part of the method
         **changes.pop("settings", {}),
     }
+    if learner in learners and learners[learner].refurbishes and changes.get("controller") != "coupled":
+        quick["trace"] = {"structure": True, **changes.pop("trace", {})}
     return RunConfig.model_validate({**quick, **changes})
 
 

@@ -20,7 +20,7 @@ from labeltrace.validation import build
 RUNS: Mapping[str, Mapping[str, object]] = {
     "cross-entropy": {"learner": "cross_entropy"},
     "rolr": {"learner": "rolr", "controller": "coupled"},
-    "rolr+trace": {"learner": "rolr", "controller": "trace"},
+    "rolr+trace": {"learner": "rolr", "controller": "trace", "trace": {"structure": True}},
     "rolr+trace-no-structure": {"learner": "rolr", "controller": "trace", "trace": {"structure": False}},
 }
 SHOWN = "rolr+trace"

@@ -121,6 +121,13 @@ def test_controllers(learner):
     assert (traced.controller.config.alpha, traced.controller.config.structure) == (0.25, False)
 
 
+@pytest.mark.parametrize("asked", [{}, {"controller": "trace"}])
+def test_a_run_has_the_papers_trace_without_structure_unless_asked(asked):
+    found = planned(learner="rolr", preset="cifar", **asked)
+    assert found.trace == dataclasses.replace(TraceConfig(), structure=False)
+    assert planned(learner="rolr", preset="cifar", trace={"structure": True}, **asked).trace == TraceConfig()
+
+
 def test_a_users_own_network_is_taken():
     def make():
         return Staged(models["mlp"](3, (6,), "gap"), ["layers.0", "layers.1"])

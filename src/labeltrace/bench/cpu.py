@@ -104,7 +104,7 @@ def digits_runs(names: list[str]) -> dict[str, dict[str, Any]]:
         found[name] = {"learner": name}
         if learners[name].refurbishes:
             found[name] |= {"controller": "coupled"}
-            now = {"start": 0, "ramp": 1}
+            now = {"structure": True, "start": 0, "ramp": 1}
             found[f"{name}+trace"] = {"learner": name, "controller": "trace", "trace": now}
     return found
 

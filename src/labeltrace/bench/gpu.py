@@ -71,7 +71,7 @@ def config_of(
     """Return the config of a run that is past its warm-up after one epoch."""
     values: dict[str, Any] = {"learner": learner, "controller": controller, "model": model, "device": device}
     values |= {"settings": {} if learner == "cross_entropy" else {"warmup": 1}, **WAYS[way]}
-    values |= {"trace": {"start": 0, "ramp": 1}} if controller == "trace" else {}
+    values |= {"trace": {"structure": True, "start": 0, "ramp": 1}} if controller == "trace" else {}
     return RunConfig.model_validate(values)
 
 

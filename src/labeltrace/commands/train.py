@@ -75,7 +75,7 @@ def train(
     workers: reading.NumWorkers = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key, e.g. trace.structure=false or settings.lr=0.05."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key, e.g. trace.structure=true or settings.lr=0.05."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/<what is run>).")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,

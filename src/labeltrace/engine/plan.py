@@ -39,6 +39,7 @@ from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
 DEFAULT_CONTROLLER = "trace"  # of a learner that takes one; see docs/decisions.md
+DEFAULT_TRACE = {"structure": False}  # where a run leaves the paper: with structure it ends lower (docs/findings.md)
 IN_MEMORY = "memory:"  # in config.yaml, before the name of data that was passed from Python
 OWN = "own"  # in config.yaml, the model of a run whose network was passed from Python
 
@@ -207,6 +208,6 @@ def _recipe(shape: tuple[int, ...]) -> str:
 
 def _trace(config: RunConfig, preset: Preset, epochs: int, recipe_epochs: int) -> TraceConfig:
     """TRACE's own settings; its epochs belong to the recipe and shrink with it unless asked for."""
-    defaults = {"start": TraceConfig.start, "ramp": TraceConfig.ramp} | {n: v for n, (v, _) in preset.trace.items()}
-    shrunk = {name: shrink(value, epochs, recipe_epochs) for name, value in defaults.items()}
-    return build(TraceConfig, shrunk | config.trace, "trace")
+    recipe = {"start": TraceConfig.start, "ramp": TraceConfig.ramp} | {n: v for n, (v, _) in preset.trace.items()}
+    shrunk = {name: shrink(value, epochs, recipe_epochs) for name, value in recipe.items()}
+    return build(TraceConfig, DEFAULT_TRACE | shrunk | config.trace, "trace")
