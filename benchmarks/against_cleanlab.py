@@ -36,9 +36,9 @@ from labeltrace.sklearn import TraceClassifier
 
 NOISES = {"symmetric": 0.4, "pair": 0.3, "instance": 0.4}
 WAYS: dict[str, dict[str, Any] | float] = {  # a run of ours, or the share of the epochs that cleanlab's networks train
-    "labeltrace": {},
-    "labeltrace, structure": {"trace": {"structure": True}},
-    "labeltrace, no TRACE": {"controller": "coupled"},
+    "labeltrace, rolr+trace": {"trace": {"structure": True}},
+    "labeltrace, rolr+trace without structure": {"trace": {"structure": False}},
+    "labeltrace, rolr": {"controller": "coupled"},
     "cleanlab, 5 folds": 1.0,
     "cleanlab, 5 folds, a quarter of the epochs": 0.25,
 }
