@@ -165,7 +165,8 @@ def page(result: dict[str, Any]) -> str:
         "",
         f"`{result['command']}` on {where['date']}: {result['samples']:,} samples, "
         f"seeds {', '.join(map(str, result['seeds']))}, {where['device']}, {where['threads']} threads, "
-        f"{result['jobs']} at a time, torch {where['torch']}, cleanlab {result['versions']['cleanlab']}.",
+        f"{result['jobs']} at a time, torch {where['torch']}, cleanlab {result['versions']['cleanlab']}."
+        f"{result.get('remark', '')}",
         "",
         "| noise | | " + " | ".join(COLUMNS.values()) + " |",
         "|---|---" + "|--:" * len(COLUMNS) + "|",

@@ -19,8 +19,6 @@ from labeltrace.learners import learners
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
     "best": "best epoch",
-    "precision": "wrong labels found: precision",
-    "recall": "recall",
     "suggestion_accuracy": "suggested right",
 }
 

@@ -26,7 +26,7 @@ import torch
 from shared import RESULTS, add_run_flags, command_of, parser_of, side_by_side
 
 from labeltrace.audit import average_precision, read_samples
-from labeltrace.audit.decisions import TRUST_LABEL, TRUST_SUGGESTION, decide
+from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION, decide
 from labeltrace.audit.estimate import estimate_noise
 from labeltrace.audit.measures import detection
 from labeltrace.audit.ranking import DEFAULT, rankings
@@ -44,8 +44,10 @@ LAST = 5  # epochs whose posteriors are averaged
 BY = ("reliability", "posterior", "probability", "transition", "probability+transition")  # what may speak for a label
 TRUSTED = (0.5, 0.7, 0.9)  # from where it does
 SURE = (0.8, 0.95)  # confidence from which a suggestion is taken, beside the default
-RULES = [(by, trusted, TRUST_SUGGESTION) for by in BY for trusted in TRUSTED]
-RULES += [("reliability", TRUST_LABEL, sure) for sure in SURE]
+#: label trusted by, from where, suggestion from where, whether a trusted label is kept against one that is not sure
+RULES = [(by, trusted, TRUST_SUGGESTION, True) for by in BY for trusted in TRUSTED]
+RULES += [("reliability", TRUST_LABEL, sure, True) for sure in SURE]
+RULES += [("reliability", TRUST_LABEL, TRUST_SUGGESTION, False)]
 
 
 class Watched(engine.Training):  # type: ignore[misc, name-defined]
@@ -172,21 +174,23 @@ def setting(config: RunConfig) -> str:
     return " ".join([method, str(config.data), *([f"{config.noise} {config.rate:g}"] if config.noise else [])])
 
 
-def rule(table: pa.Table, by: str, trusted: float, sure: float) -> dict[str, Any]:
+def rule(table: pa.Table, by: str, trusted: float, sure: float, stands: bool) -> dict[str, Any]:
     """Return what the decisions come to when labels are trusted by a score from some value on, suggestions likewise."""
     observed, suggested, truth = (values(table, name) for name in ("observed", "suggested", "truth"))
-    trust = 1 - rankings[by](table)
-    decision = decide(
-        observed, suggested, trust, values(table, "confidence"), trust_label=trusted, trust_suggestion=sure
-    )
-    again = table.set_column(table.column_names.index("decision"), "decision", decision)
-    decided = decision.to_numpy(zero_copy_only=False)[truth >= 0]
+    trust, confidence = 1 - rankings[by](table), values(table, "confidence")
+    decision = decide(observed, suggested, trust, confidence, trust_label=trusted, trust_suggestion=sure)
+    decided = decision.to_numpy(zero_copy_only=False)
+    if stands:
+        decided = np.where((trust >= trusted) & (confidence < sure), KEEP, decided)
+    again = table.set_column(table.column_names.index("decision"), "decision", pa.array(decided))
+    decided = decided[truth >= 0]
     found = detection(again)
     precision, recall = found["precision"], found["recall"]
     return {
         "by": by,
         "trusted": trusted,
         "sure": sure,
+        "stands": stands,
         **found,
         "f1": 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0,
         "relabel": float((decided == "relabel").mean()),
@@ -216,16 +220,17 @@ def page(record: dict) -> str:
         "",
         "Rules, mean over the runs, %; the lowest recall of a run in brackets:",
         "",
-        "| label trusted by | from | suggestion from | found: precision | recall | F1 | relabelled | right | "
+        "| label trusted by | from | suggestion from | kept | found: precision | recall | F1 | relabelled | right | "
         "to review | labels right after relabelling |",
-        "|---" + "|--:" * 9 + "|",
+        "|---" + "|--:" * 10 + "|",
     ]
-    for place, (by, trusted, sure) in enumerate(RULES):
+    for place, (by, trusted, sure, stands) in enumerate(RULES):
         each = [row["rules"][place] for row in record["runs"]]
         least = min(found["recall"] for found in each)
         cells = [np.nanmean([found[key] for found in each]) for key in keys]  # nothing relabelled has no accuracy
         first, second, *others = _percent(cells).split(" | ")
-        shown = [by, f"{trusted:g}", f"{sure:g}", first, f"{second} ({100 * least:.1f})", *others]
+        kept = "yes" if stands else "no"
+        shown = [by, f"{trusted:g}", f"{sure:g}", kept, first, f"{second} ({100 * least:.1f})", *others]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
 

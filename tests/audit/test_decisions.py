@@ -15,7 +15,7 @@ RULE = {
     (True, True, False): "keep",
     (True, False, True): "keep",
     (True, False, False): "keep",
-    (False, True, False): "keep",
+    (False, True, False): "review",
     (False, False, True): "relabel",
     (False, False, False): "review",
     (False, True, True): "review",
@@ -37,13 +37,12 @@ def test_the_rule(case):
 @pytest.mark.parametrize(
     ("label", "suggestion", "expected"),
     [
-        (0.9, 0.6, "keep"),  # a label is trusted from 0.9 on
-        (0.89, 0.6, "review"),
+        (0.9, 0.95, "review"),  # a label is trusted from 0.9 on
+        (0.89, 0.95, "relabel"),
         (0.2, 0.9, "relabel"),  # so is a suggestion
         (0.2, 0.89, "review"),
-        (0.9, 0.9, "review"),
         (0.0, 1.0, "relabel"),
-        (1.0, 0.0, "keep"),
+        (1.0, 0.0, "review"),
     ],
 )
 def test_the_thresholds_belong_to_the_trusted_side(label, suggestion, expected):
@@ -52,7 +51,6 @@ def test_the_thresholds_belong_to_the_trusted_side(label, suggestion, expected):
 
 def test_other_thresholds_can_be_given():
     assert decision(0, 1, 0.6, 0.8) == "review"
-    assert decision(0, 1, 0.6, 0.8, trust_label=0.5) == "keep"
     assert decision(0, 1, 0.6, 0.8, trust_label=0.5, trust_suggestion=0.75) == "review"
     assert decision(0, 1, 0.6, 0.8, trust_suggestion=0.75) == "relabel"
 
@@ -70,12 +68,13 @@ SAMPLES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), UNIT, UNIT), 
 def test_equals_a_slow_loop(samples):
     expected = []
     for observed, suggested, label, suggestion in samples:
-        # What the label claims and what the model claims; a claim that nobody contests needs no trust.
+        # A label that nobody contests is kept; one that the model alone can be trusted to contest is replaced.
         if observed == suggested:
             expected.append("keep")
-            continue
-        trusted = {name for name, holds in (("label", label >= 0.9), ("model", suggestion >= 0.9)) if holds}
-        expected.append({"label": "keep", "model": "relabel"}[trusted.pop()] if len(trusted) == 1 else "review")
+        elif suggestion >= 0.9 and not label >= 0.9:
+            expected.append("relabel")
+        else:
+            expected.append("review")
     # 0.9 is no float32 number: the loop compares as the tensors do.
     columns = [torch.tensor(column) for column in zip(*samples, strict=True)]
     columns = [c.double() if c.is_floating_point() else c for c in columns]
@@ -98,7 +97,7 @@ def test_a_sample_is_decided_by_itself(samples):
 
 def test_numbers_of_any_kind_are_taken():
     rows = [0, 0, 0, 1], [0, 1, 1, 0], [0.1, 0.9, 0.1, 0.4], [0.6, 0.6, 0.99, 0.6]
-    expected = ["keep", "keep", "relabel", "review"]
+    expected = ["keep", "review", "relabel", "review"]
     for kind in (list, np.array, torch.tensor):
         assert decide(*map(kind, rows)).to_pylist() == expected
     assert decide(*map(np.array, rows)).type == pa.string()

@@ -122,12 +122,11 @@ def test_controllers(learner):
 
 
 @pytest.mark.parametrize("asked", [{}, {"controller": "trace"}])
-def test_a_run_has_the_papers_trace_but_structure_only_where_sets_are_small_or_on_request(asked):
+def test_a_run_has_the_papers_trace_but_structure_only_on_request(asked):
     found = planned(learner="rolr", preset="cifar", **asked).trace
     assert found == dataclasses.replace(TraceConfig(), structure=False)
     assert planned(learner="rolr", preset="cifar", trace={"structure": True}, **asked).trace == TraceConfig()
-    assert planned(learner="rolr", preset="small", **asked).trace.structure
-    assert not planned(learner="rolr", preset="small", trace={"structure": False}, **asked).trace.structure
+    assert not planned(learner="rolr", preset="small", **asked).trace.structure
 
 
 def test_a_users_own_network_is_taken():

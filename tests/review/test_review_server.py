@@ -480,15 +480,18 @@ def test_an_export_before_any_decision_is_the_runs(folder, tmp_path, capsys):
 def test_other_thresholds_decide_anew_on_the_page_and_in_the_export(folder, tmp_path, capsys):
     table = read_samples(folder)  # all suggestions differ from the label
     label, confidence = (table[name].to_numpy() for name in ("observed_reliability", "confidence"))
-    relabel, keep = (label < 0.7) & (confidence >= 0.6), (label >= 0.7) & (confidence < 0.6)
-    assert relabel.any() and keep.any()
+    relabel = (label < 0.7) & (confidence >= 0.6)
+    assert relabel.any() and not relabel.all()
     server = ReviewServer(Run(folder, device="cpu"), trust=(0.7, 0.6))
     try:
         about = server.about()
         assert about["enough"] == {"label": 0.7, "suggestion": 0.6}
-        assert (about["decisions"]["relabel"], about["decisions"]["keep"]) == (relabel.sum(), keep.sum())
-        neither = int(np.flatnonzero((label < 0.7) & (label >= 0.5) & (confidence < 0.6))[0])
-        assert server.sample(neither, None)["why"] == "Neither the label nor the suggestion is reliable enough."
+        counts = about["decisions"]
+        assert (counts["relabel"], counts["review"], counts["keep"]) == (relabel.sum(), (~relabel).sum(), 0)
+        unsure = int(np.flatnonzero((label < 0.7) & (label >= 0.5) & (confidence < 0.6))[0])
+        assert "not reliable enough to replace" in server.sample(unsure, None)["why"]
+        trusted = int(np.flatnonzero(label >= 0.7)[0])
+        assert "the label looks reliable" in server.sample(trusted, None)["why"]
     finally:
         server.close()
     words = ["--trust-label", "0.7", "--trust-suggestion", "0.6", "--export", str(tmp_path / "d.csv")]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 KEEP, RELABEL, REVIEW = "keep", "relabel", "review"
 DECISIONS = (KEEP, RELABEL, REVIEW)
 
-TRUST_LABEL = 0.9  # reliability from which the label stands against another suggestion; docs/decisions.md, 13
+TRUST_LABEL = 0.9  # reliability from which a label is not replaced; docs/decisions.md, 13
 TRUST_SUGGESTION = 0.9  # confidence from which a replacement is taken: the high-confidence mark of the diagnostics
 
 
@@ -25,9 +25,8 @@ def decide(
     """Return the decision for each sample; the rule and its reasons stand in docs/decisions.md.
 
     - the model suggests the observed class: `keep`;
-    - otherwise, the label is trusted (≥ 0.9) and the suggestion is not (< 0.9): `keep`;
-    - the label is not trusted and the suggestion is: `relabel`;
-    - neither or both are trusted, and they differ: `review`.
+    - otherwise, the suggestion is trusted (≥ 0.9) and the label is not (< 0.9): `relabel`;
+    - otherwise a person should look: `review`.
 
     Args:
         observed: [N] observed classes; arrays or tensors on the CPU, as all that follow.
@@ -37,12 +36,11 @@ def decide(
         trust_label: from where a label counts as trusted.
         trust_suggestion: from where a suggestion counts as trusted.
 
-    >>> decide([0, 0, 0, 0], [0, 1, 1, 1], [0.1, 0.9, 0.1, 0.1], [0.6, 0.6, 0.99, 0.6]).to_pylist()
-    ['keep', 'keep', 'relabel', 'review']
+    >>> decide([0, 0, 0, 0], [0, 1, 1, 1], [0.1, 0.1, 0.9, 0.1], [0.6, 0.99, 0.99, 0.6]).to_pylist()
+    ['keep', 'relabel', 'review', 'review']
     """
     agrees = np.asarray(observed) == np.asarray(suggested)
     holds = np.asarray(label_trust) >= trust_label
     replaces = np.asarray(suggestion_trust) >= trust_suggestion
-    # places in DECISIONS: where exactly one side is trusted it decides, else a person does
-    code = np.where(agrees | (holds & ~replaces), 0, np.where(replaces & ~holds, 1, 2)).astype(np.int8)
+    code = np.where(agrees, 0, np.where(replaces & ~holds, 1, 2)).astype(np.int8)  # places in DECISIONS
     return pa.DictionaryArray.from_arrays(code, list(DECISIONS)).cast(pa.string())

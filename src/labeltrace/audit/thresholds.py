@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION, decide
+from labeltrace.audit.decisions import TRUST_LABEL, TRUST_SUGGESTION
 from labeltrace.errors import InputError
 
 LEAST = 10  # checked relabels below which a precision says nothing
@@ -49,9 +49,8 @@ class Chosen:
         trust_suggestion: from where a suggestion counts as trusted.
         wanted: the precision that was asked for.
         relabel: relabelled samples whose suggestion is right.
-        keep: kept samples whose label is right.
+        keep: kept samples whose label is right; no threshold changes them.
         review: number of samples left to a person.
-        usual_keep: what `keep` is by the default thresholds.
     """
 
     trust_label: float
@@ -60,22 +59,11 @@ class Chosen:
     relabel: Share
     keep: Share
     review: int
-    usual_keep: Share
 
     @property
     def is_sure(self) -> bool:
         """Whether the whole interval of the relabels lies above the wanted precision."""
         return self.relabel.interval[0] >= self.wanted
-
-    @property
-    def keeps_reach(self) -> bool:
-        """Whether the kept labels reach the precision too."""
-        return not self.keep.precision < self.wanted
-
-    @property
-    def keeps_hold(self) -> bool:
-        """Whether the kept labels are right at least as often as by the default thresholds."""
-        return not self.keep.precision < self.usual_keep.precision
 
 
 def choose_thresholds(
@@ -90,10 +78,7 @@ def choose_thresholds(
 
     The whole interval of the relabels lies above the precision where any pair of thresholds gets it there, because the
     best of many pairs looks better than it is. Where none does, the checked set is too small to be sure, and the
-    precision itself must do. Kept labels are held first to what the default thresholds reach, then to the wanted
-    precision, where any of these pairs reaches it; where none does, the pair with the most precise keeps is taken. The
-    first matters where few labels are wrong: keeping all of them would then be as precise as wanted. Of pairs that are
-    alike the one that asks most of a suggestion is taken.
+    precision itself must do. Of pairs that are alike the one that asks most of a suggestion is taken.
 
     Args:
         observed: [K] observed classes of the checked samples.
@@ -101,7 +86,7 @@ def choose_thresholds(
         label_trust: [K] observed-label reliability.
         suggestion_trust: [K] confidence of the suggestion.
         truth: [K] classes that the check found.
-        precision: wanted share of right relabels, and of right keeps, in (0, 1].
+        precision: wanted share of right relabels, in (0, 1].
 
     Raises:
         InputError: too few checked samples to say anything, or a precision that no thresholds reach.
@@ -109,44 +94,30 @@ def choose_thresholds(
     if not 0 < precision <= 1:
         raise InputError(f"precision {precision:g}: expected more than 0 and at most 1, e.g. 0.95")
     observed, suggested, truth = (np.asarray(column) for column in (observed, suggested, truth))
-    label, suggestion = np.asarray(label_trust), np.asarray(suggestion_trust)
     differs = observed != suggested
     if differs.sum() < LEAST:
         raise InputError(
             f"{len(truth)} checked samples, {differs.sum()} of them with a suggestion that is not the label; "
             f"at least {LEAST} such are needed, and about {needed(precision)} to be sure of {100 * precision:g} %"
         )
-    label_right, suggestion_right = observed == truth, suggested == truth
-    grid = _Grid(label[differs], suggestion[differs])
-    relabels, relabels_right = grid.relabelled(None), grid.relabelled(suggestion_right[differs])
-    agrees = ~differs
-    keeps = grid.kept(None) + agrees.sum()
-    keeps_right = grid.kept(label_right[differs]) + (agrees & label_right).sum()
-    review = len(truth) - relabels - keeps
+    grid = _Grid(np.asarray(label_trust)[differs], np.asarray(suggestion_trust)[differs])
+    relabels, right = grid.relabelled(None), grid.relabelled((suggested == truth)[differs])
     with np.errstate(invalid="ignore", divide="ignore"):
-        relabel_precision = np.where(relabels >= LEAST, relabels_right / relabels, -1.0)
-        keep_precision = np.where(keeps > 0, keeps_right / keeps, 1.0)
-    reaches = relabel_precision >= precision
+        found = np.where(relabels >= LEAST, right / relabels, -1.0)
+    reaches = found >= precision
     if not reaches.any():
-        raise InputError(_unreachable(precision, relabels, relabels_right, relabel_precision))
-    usual = np.asarray(decide(observed, suggested, label, suggestion)) == KEEP
-    usual_keep = Share(int((usual & label_right).sum()), int(usual.sum()))
-    holds = reaches & ~(keep_precision < usual_keep.precision)
-    reaches = holds if holds.any() else reaches
-    sure = reaches & (wilson(relabels_right, relabels)[0] >= precision)
-    reaches = sure if sure.any() else reaches
-    both = reaches & (keep_precision >= precision)
-    allowed = both if both.any() else reaches & (keep_precision == keep_precision[reaches].max())
-    places = np.argwhere(allowed & (review == review[allowed].min()))
-    a, b = places[np.lexsort((places[:, 0], -places[:, 1], -relabels[tuple(places.T)]))[0]]
+        raise InputError(_unreachable(precision, relabels, right, found))
+    sure = reaches & (wilson(right, relabels)[0] >= precision)
+    allowed = sure if sure.any() else reaches
+    places = np.argwhere(allowed & (relabels == relabels[allowed].max()))
+    a, b = places[np.lexsort((places[:, 0], -places[:, 1]))[0]]
     return Chosen(
         float(grid.label[a]),
         float(grid.suggestion[b]),
         precision,
-        Share(int(relabels_right[a, b]), int(relabels[a, b])),
-        Share(int(keeps_right[a, b]), int(keeps[a, b])),
-        int(review[a, b]),
-        usual_keep,
+        Share(int(right[a, b]), int(relabels[a, b])),
+        Share(int((observed == truth)[~differs].sum()), int((~differs).sum())),
+        int(differs.sum() - relabels[a, b]),
     )
 
 
@@ -187,11 +158,6 @@ class _Grid:
         """Suggestion trusted, label not."""
         above = self._histogram(mask)[:, ::-1].cumsum(1)[:, ::-1]
         return above.cumsum(0)[:-1, 1:]
-
-    def kept(self, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Label trusted, suggestion not."""
-        above = self._histogram(mask)[::-1].cumsum(0)[::-1]
-        return above.cumsum(1)[1:, :-1]
 
 
 def _candidates(trust: NDArray[np.floating], usual: float) -> NDArray[np.floating]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from labeltrace.audit.estimate import NoiseEstimate
 
 SHOWN = 10  # rows of the queue that are printed
-PRECISION = 0.95  # that --checked asks of relabels and keeps when nothing is said
+PRECISION = 0.95  # that --checked asks of relabels when nothing is said
 SORTS = ("worst", "index")
 MEASURES = {
     "precision": "wrong labels found: precision",
@@ -79,10 +79,7 @@ def audit(
     ] = None,
     precision: Annotated[
         float | None,
-        typer.Option(
-            help="With --checked: share of relabels that must be right (default 0.95). Keeps are held to it too, and "
-            "at least to what the default thresholds reach on the checked samples, where any thresholds do."
-        ),
+        typer.Option(help="With --checked: share of relabels that must be right (default 0.95)."),
     ] = None,
     diff: Annotated[
         Path | None, typer.Option(help="Write the relabels of the queue as a label diff, .csv (id, from, to, why).")

@@ -87,13 +87,7 @@ def chosen_lines(chosen: Chosen) -> list[str]:
         low, high = share.interval
         right = f"{share.right:,} of {share.count:,} right ({figure(share.precision)})"
         lines.append(f"  {name:<7} {right}, 95 % interval {100 * low:.1f} to {100 * high:.1f} %")
-    usual = chosen.usual_keep
-    lines.append(f"          by default {usual.right:,} of {usual.count:,} right ({figure(usual.precision)})")
     lines.append(f"  review  {chosen.review:,}")
-    if not chosen.keeps_hold:
-        lines.append(f"  no thresholds with relabels of {wanted} keep as well as the default ones; these come closest")
-    elif not chosen.keeps_reach:
-        lines.append(f"  kept labels do not reach {wanted} under any thresholds; these come closest")
     if not chosen.is_sure:
         more = f"; {needed(chosen.wanted):,} checked relabels, all right, would be" if chosen.wanted < 1 else ""
         lines.append(f"  the checked set is too small to be sure of {wanted}{more}")
@@ -104,10 +98,9 @@ def chosen_json(chosen: Chosen) -> dict[str, Any]:
     """Return the same for programs."""
     shares = {
         name: {**asdict(share), "precision": share.precision, "interval": share.interval}
-        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep), ("usual_keep", chosen.usual_keep))
+        for name, share in (("relabel", chosen.relabel), ("keep", chosen.keep))
     }
-    tests = {"sure": chosen.is_sure, "keeps_reach": chosen.keeps_reach, "keeps_hold": chosen.keeps_hold}
-    return {**asdict(chosen), **shares, **tests}
+    return {**asdict(chosen), **shares, "sure": chosen.is_sure}
 
 
 def figure(share: float) -> str:

@@ -9,7 +9,7 @@ import typer
 from labeltrace.errors import InputError
 
 TrustLabel = Annotated[
-    float | None, typer.Option(help="Decide anew: reliability from which a label stands (default 0.9).")
+    float | None, typer.Option(help="Decide anew: reliability from which a label is not replaced (default 0.9).")
 ]
 TrustSuggestion = Annotated[
     float | None, typer.Option(help="Decide anew: confidence from which a suggestion is taken (default 0.9).")

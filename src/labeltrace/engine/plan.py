@@ -39,7 +39,7 @@ from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
 DEFAULT_CONTROLLER = "trace"  # of a learner that takes one; see docs/decisions.md
-WITH_STRUCTURE = ("small",)  # recipes whose runs have it unless asked: it helps small sets and costs large ones
+DEFAULT_TRACE = {"structure": False}  # where a run leaves the paper; see docs/decisions.md
 IN_MEMORY = "memory:"  # in config.yaml, before the name of data that was passed from Python
 OWN = "own"  # in config.yaml, the model of a run whose network was passed from Python
 
@@ -114,7 +114,7 @@ def plan(
     preset_name = config.preset or _recipe(dataset.input_shape)
     preset = _preset(preset_name, learner)
     settings, recipe_epochs = resolve(learner.settings_type, preset, config.settings, config.epochs)
-    trace = _trace(config, preset_name, preset, settings.epochs, recipe_epochs)
+    trace = _trace(config, preset, settings.epochs, recipe_epochs)
     shape, classes = dataset.input_shape, dataset.num_classes
     model = OWN if make_network is not None else config.model or default_model(shape)
     if make_network is None:
@@ -206,8 +206,8 @@ def _recipe(shape: tuple[int, ...]) -> str:
     return "cifar" if max(shape[1:]) <= LARGE_IMAGE else "large"
 
 
-def _trace(config: RunConfig, name: str, preset: Preset, epochs: int, recipe_epochs: int) -> TraceConfig:
+def _trace(config: RunConfig, preset: Preset, epochs: int, recipe_epochs: int) -> TraceConfig:
     """TRACE's own settings; its epochs belong to the recipe and shrink with it unless asked for."""
     recipe = {"start": TraceConfig.start, "ramp": TraceConfig.ramp} | {k: v for k, (v, _) in preset.trace.items()}
     shrunk = {key: shrink(value, epochs, recipe_epochs) for key, value in recipe.items()}
-    return build(TraceConfig, {"structure": name in WITH_STRUCTURE} | shrunk | config.trace, "trace")
+    return build(TraceConfig, DEFAULT_TRACE | shrunk | config.trace, "trace")

@@ -15,9 +15,9 @@ MOST_CLASSES = 100  # rows of the class table, those with most wrong labels
 MATRIX = 20  # classes up to which the confusion is a matrix; beyond, its largest entries
 PAIRS = 30
 MEANING = {
-    RELABEL: "The label is not trusted and the suggestion is: take the suggestion.",
-    REVIEW: "Neither is trusted, or both are and they differ: a person should look.",
-    KEEP: "The label holds.",
+    RELABEL: "The model suggests another class and is sure, and the label is not trusted: take the suggestion.",
+    REVIEW: "The model suggests another class, but is not sure or the label is trusted: a person should look.",
+    KEEP: "The model suggests the label itself: it holds.",
 }
 
 

@@ -223,13 +223,11 @@ def why(sample: dict[str, Any], trust_label: float = TRUST_LABEL) -> str:
     """
     if sample["observed"] == sample["suggested"]:
         return "The suggestion is the label itself."
-    if sample["decision"] == KEEP:
-        return "The label is reliable enough, the suggestion is not."
     if sample["decision"] == RELABEL:
         return "The label is not reliable, the suggestion is."
     if sample["observed_reliability"] >= trust_label:
-        return "Label and suggestion are both reliable, and they differ."
-    return "Neither the label nor the suggestion is reliable enough."
+        return "The suggestion differs, but the label looks reliable."
+    return "The suggestion differs, and is not reliable enough to replace the label."
 
 
 def loopback(host: str) -> str:
