@@ -22,6 +22,29 @@ Out = Annotated[Path | None, typer.Option(help="Also write the figures and the e
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
 
 
+@app.command("all")
+def all_(
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write bench_gpu.json, bench_cpu.json and so on into it.")
+    ] = None,
+) -> None:
+    """Everything below, one after another, each with its usual values; what needs a GPU is left out where there is none.
+
+    Example: labeltrace bench all --out results
+    """
+    import torch
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: a file; expected a folder")
+    for measurement in (gpu, cpu, growth, data):
+        name = measurement.__name__
+        console.print(f"bench {name}", style="bold")
+        if measurement is gpu and not torch.cuda.is_available():
+            console.print("left out: torch finds no CUDA device here\n")
+            continue
+        measurement(out=None if out is None else out / f"bench_{name}.json")
+
+
 @app.command()
 def data(
     files: Annotated[

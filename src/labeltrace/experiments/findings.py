@@ -1,4 +1,4 @@
-"""The measured tables of a text about the results: `python -m labeltrace.experiments.findings docs/findings.md`.
+"""The measured tables of texts about the results: `python -m labeltrace.experiments.findings docs/findings*.md`.
 
 A place for a table is a line `<!-- NAME -->` and a line `<!-- end -->`; what stands between is made from
 `results/runs.jsonl`, so no figure in the text is typed by hand. The names:
@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -260,9 +261,9 @@ if __name__ == "__main__":
     from labeltrace.commands.console import complaining
 
     with complaining():
-        if len(sys.argv) != 2:
-            raise InputError("usage: python -m labeltrace.experiments.findings TEXT.md")
-        path = Path(sys.argv[1])
-        tables = [load_table(name) for name in TABLES]
-        made = fill(path.read_text(encoding="utf-8"), read_lines(RUNS), tables, read_pairs(MATCHED_FILE))
-        write_atomically(path, lambda temporary: temporary.write_text(made, encoding="utf-8"))
+        if len(sys.argv) < 2:
+            raise InputError("usage: python -m labeltrace.experiments.findings TEXT.md…")
+        tables, lines, pairs = [load_table(name) for name in TABLES], read_lines(RUNS), read_pairs(MATCHED_FILE)
+        for path in map(Path, sys.argv[1:]):
+            made = fill(path.read_text(encoding="utf-8"), lines, tables, pairs)
+            write_atomically(path, partial(Path.write_text, data=made, encoding="utf-8"))
