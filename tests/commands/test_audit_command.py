@@ -75,6 +75,16 @@ def test_the_rate_lies_between_the_estimate_and_the_disagreement(folder, table):
     assert found["noise_rate"] < wrong + 0.05 and wrong < differs + 0.05
 
 
+def test_a_run_that_knows_little_says_so(folder, table):
+    sure = (values(table, "confidence") >= 0.9).mean()
+    assert json.loads(ran(folder, "--json"))["confident"] == pytest.approx(sure) and sure >= 0.2
+    assert "know too little" not in ran(folder)
+    column = table.column_names.index("confidence")
+    unsure = np.where(np.arange(400) < 79, 0.95, 0.6).astype(np.float32)
+    write_samples(table.set_column(column, "confidence", pa.array(unsure)), folder / "run" / "samples.parquet")
+    assert "only 19.8 % of the suggestions are sure: the networks know too little" in ran(folder)
+
+
 LONG = [f"folder of photos/{i:03d}/a name as a camera gives it.jpg" for i in range(3)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from labeltrace.audit.decisions import DECISIONS, KEEP, RELABEL, REVIEW
+from labeltrace.audit.decisions import DECISIONS, KEEP, RELABEL, REVIEW, TRUST_SUGGESTION
 from labeltrace.audit.estimate import NoiseEstimate
 from labeltrace.audit.samples import class_names, values
 from labeltrace.data.noise.transitions import Transitions
@@ -49,6 +49,11 @@ def disagreement(table: pa.Table) -> float:
     are unsure of: the one errs high, the other low.
     """
     return float((values(table, "observed") != values(table, "suggested")).mean())
+
+
+def confident(table: pa.Table) -> float:
+    """Return the share of samples whose suggestion is trusted; where it is small the networks know little."""
+    return float((values(table, "confidence") >= TRUST_SUGGESTION).mean())
 
 
 def class_summaries(table: pa.Table, estimate: NoiseEstimate) -> list[ClassSummary]:

@@ -28,7 +28,7 @@ def all_(
         Path | None, typer.Option(metavar="FOLDER", help="Also write bench_gpu.json, bench_cpu.json and so on into it.")
     ] = None,
 ) -> None:
-    """Everything below, one after another, each with its usual values; what needs a GPU is left out where there is none.
+    """Everything below, one after another, with its usual values; what needs a GPU is left out where there is none.
 
     Example: labeltrace bench all --out results
     """
