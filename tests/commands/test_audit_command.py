@@ -82,7 +82,7 @@ def test_a_run_that_knows_little_says_so(folder, table):
     column = table.column_names.index("confidence")
     unsure = np.where(np.arange(400) < 79, 0.95, 0.6).astype(np.float32)
     write_samples(table.set_column(column, "confidence", pa.array(unsure)), folder / "run" / "samples.parquet")
-    assert "only 19.8 % of the suggestions are sure: the networks know too little" in ran(folder)
+    assert "Only 19.8 % of the suggestions are sure: the networks know too little" in ran(folder)
 
 
 LONG = [f"folder of photos/{i:03d}/a name as a camera gives it.jpg" for i in range(3)]

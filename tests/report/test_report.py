@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -532,6 +533,15 @@ def test_the_verdict_names_two_estimates_of_the_noise_rate(one):
     assert f": {100 * fitted:.1f}\N{NO-BREAK SPACE}% by the label noise that best explains" in words
     assert f"; {100 * differs:.1f}\N{NO-BREAK SPACE}% by counting suggestions that differ from the label" in words
     assert "between" not in words and words.index("too few") < words.index("by counting") < words.index("too many")
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.95])
+def test_networks_that_know_little_are_told(tmp_path, confidence):
+    table = reported.table()
+    place = table.column_names.index("confidence")
+    table = table.set_column(place, "confidence", pa.array(np.full(table.num_rows, confidence)))
+    words = report(reported.run_folder(tmp_path / "run", table)).all("header")[0].text
+    assert ("Only 0.0 % of the suggestions are sure" in words) == (confidence < 0.9)
 
 
 def test_what_a_stranger_may_not_know_is_said(one, tmp_path):

@@ -12,6 +12,8 @@ from labeltrace.audit.estimate import NoiseEstimate
 from labeltrace.audit.samples import class_names, values
 from labeltrace.data.noise.transitions import Transitions
 
+FEW_SURE = 0.2  # share of confident suggestions below which decisions are no more than a start
+
 
 @dataclass(frozen=True)
 class ClassSummary:
@@ -54,6 +56,21 @@ def disagreement(table: pa.Table) -> float:
 def confident(table: pa.Table) -> float:
     """Return the share of samples whose suggestion is trusted; where it is small the networks know little."""
     return float((values(table, "confidence") >= TRUST_SUGGESTION).mean())
+
+
+def advice(confident: float) -> str | None:
+    """Return what to tell a person whose networks are sure of few suggestions; None where they are of enough.
+
+    >>> advice(0.5), advice(0.088)[:40]
+    (None, 'Only 8.8 % of the suggestions are sure: ')
+    """
+    if confident >= FEW_SURE:
+        return None
+    return (
+        f"Only {100 * confident:.1f} % of the suggestions are sure: the networks know too little of this set to decide "
+        "for you. Read the queue from its top; a longer run, weights of a pre-trained network (train --weights), or "
+        "embeddings of one (audit --features) find more."
+    )
 
 
 def class_summaries(table: pa.Table, estimate: NoiseEstimate) -> list[ClassSummary]:

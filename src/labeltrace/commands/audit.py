@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 SHOWN = 10  # rows of the queue that are printed
 PRECISION = 0.95  # that --checked asks of relabels when nothing is said
 SORTS = ("worst", "index")
-FEW_SURE = 0.2  # share of confident suggestions below which a run knows too little for its decisions to be relied on
-ADVICE = (
-    "the networks know too little of this set to decide for you. Read the queue from its top; a longer run, weights of "
-    "a pre-trained network (train --weights), or embeddings of one (audit --features) find more"
-)
 MEASURES = {
     "precision": "wrong labels found: precision",
     "recall": "wrong labels found: recall",
@@ -116,7 +111,7 @@ def audit(
     from labeltrace.audit.export import check_file, queue, write_table
     from labeltrace.audit.ranking import DEFAULT, rankings
     from labeltrace.audit.samples import decided_by
-    from labeltrace.audit.summary import class_summaries, confident, decision_counts, disagreement
+    from labeltrace.audit.summary import advice, class_summaries, confident, decision_counts, disagreement
 
     for flag, path, suffixes in (("--out", out, None), ("--cleanlab", cleanlab, None), ("--diff", diff, (".csv",)),
                                  ("--matrix", matrix, (".csv",))):  # fmt: skip
@@ -189,8 +184,8 @@ def audit(
                    (most, "suggestions that differ from the label")))  # fmt: skip
     low, high = (f"{100 * share:.1f} % ({words})" for share, words in ends)
     console.print(f"wrong labels: between {low} and {high}", soft_wrap=True)
-    if sure < FEW_SURE:
-        console.print(f"only {100 * sure:.1f} % of the suggestions are sure: {ADVICE}", soft_wrap=True)
+    if words := advice(sure):
+        console.print(words, soft_wrap=True)
     if chosen is not None:
         for line in chosen_lines(chosen):
             console.print(line, soft_wrap=True)

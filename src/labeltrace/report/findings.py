@@ -16,7 +16,7 @@ from torch import Tensor
 from labeltrace.audit import measure
 from labeltrace.audit.estimate import estimate_noise
 from labeltrace.audit.samples import values
-from labeltrace.audit.summary import ClassSummary, class_summaries, decision_counts, disagreement
+from labeltrace.audit.summary import ClassSummary, class_summaries, confident, decision_counts, disagreement
 from labeltrace.data import Split
 from labeltrace.data.noise.transitions import Transitions
 from labeltrace.diagnostics.landscape import LEAST, Landscape, landscape
@@ -109,7 +109,7 @@ def find(run: Run, name: str, sign: str = "", *, samples: int) -> Findings:
     known = truth >= 0
     figures: dict[str, float] = {"samples": table.num_rows, **summarise(history)}
     figures |= {decision: count / table.num_rows for decision, count in decisions.items()}
-    figures |= {"noise_rate": estimate.rate, "disagreement": disagreement(table)}
+    figures |= {"noise_rate": estimate.rate, "disagreement": disagreement(table), "confident": confident(table)}
     pseudo, reliability = _pseudo(run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of bins without samples, which the page shows as dashes

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from labeltrace import __version__
+from labeltrace.audit.summary import advice
 from labeltrace.diagnostics.runs import Run
 from labeltrace.diagnostics.values import PERCENT, shown
 from labeltrace.errors import InputError
@@ -106,6 +107,7 @@ def _sign(number: int) -> str:
 def _verdict(found: Findings) -> Html:
     counts = ", ".join(f"{name} {count:,}" for name, count in found.decisions.items())
     total = sum(found.decisions.values())
+    words = advice(found.figures["confident"])
     fitted, counted = (f"{shown(found.figures[name], 1, PERCENT)}\N{NO-BREAK SPACE}%" for name in ESTIMATES)
     return join(
         tag("p", f"{total:,} samples: {counts}."),
@@ -114,4 +116,5 @@ def _verdict(found: Findings) -> Html:
             "explains the networks' predictions, too few where they are unsure or have learnt wrong labels by heart; "
             f"{counted} by counting suggestions that differ from the label, too many where suggestions are wrong."
         ),
+        tag("p", words) if words else None,
     )  # fmt: skip
