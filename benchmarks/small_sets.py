@@ -1,7 +1,7 @@
 """What small sets need: TRACE with structure or without, and a label that stands against another suggestion or not.
 
 Run: python benchmarks/small_sets.py                (scikit-learn's features, minutes on two cores)
-     python benchmarks/small_sets.py --root DATA    (2,000 images with the labels of CIFAR-10N too, most of an hour more)
+     python benchmarks/small_sets.py --root DATA    (2,000 images with labels of people too, most of an hour more)
 Writes results/small_sets.json and .md. Features have labels made wrong at several rates, eight seeds, by the recipe for
 features; the images are trained as the README advises for photos without a GPU, seed 0, in runs/small_sets, where
 finished runs stay. Every run is judged by two rules: as it is now (only what the model agrees with is kept), and as it
@@ -26,6 +26,8 @@ from labeltrace.audit.samples import decided, values
 from labeltrace.bench.environment import environment
 from labeltrace.data import add_noise, from_arrays
 from labeltrace.engine import RunConfig, RunFolder
+from labeltrace.experiments.compare import paired_t
+from labeltrace.experiments.page import in_words
 from labeltrace.features import feature_recipe
 from labeltrace.runs import run
 
@@ -125,6 +127,24 @@ def page(record: dict[str, Any]) -> str:
             )
             wrong = "by people" if rate is None else f"{rate:.0%}"
             lines.append(f"| {' | '.join([name, wrong, way, *means[:4], now, *means[4:], before])} |")
+    lines += [
+        "",
+        "TRACE without structure − with it, same labels and seeds; p is of a two-sided paired t test, uncorrected.",
+        "",
+        "| set | wrong | labels right once relabelled | p | average precision | p |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, rate in kinds:
+        if rate is not None:
+            sides = [
+                [r for r in record["runs"] if (r["set"], r["rate"], r["way"]) == (name, rate, way)]
+                for way in PHOTO_WAYS[::-1]
+            ]
+            cells = []
+            for key in ("right_after", "average_precision"):
+                found = paired_t(*([100 * each[key] for each in side] for side in sides))
+                cells += [f"{found.mean:+.2f}", in_words(found.p)]
+            lines.append(f"| {' | '.join([name, f'{rate:.0%}', *cells])} |")
     return "\n".join(lines) + "\n"
 
 

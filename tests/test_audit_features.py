@@ -22,7 +22,7 @@ from labeltrace.data.options import ReadOptions
 from labeltrace.data.own.numpy_files import load_npy
 from labeltrace.engine import RunFolder, load_config
 from labeltrace.errors import InputError
-from labeltrace.features import EPOCHS, audit_features, feature_recipe
+from labeltrace.features import LENGTHS, audit_features, feature_recipe
 from labeltrace.learners import learners
 from labeltrace.models import build_model
 
@@ -137,8 +137,8 @@ def test_the_recipe_grows_with_the_rows():
     assert batches == sorted(batches) and batches[0] == 16 and batches[-1] == 1024
     assert [recipe["epochs"] for recipe in recipes] == sorted((recipe["epochs"] for recipe in recipes), reverse=True)
     for n, batch in zip(rows, batches, strict=True):
-        assert n / batch <= 64 or batch == 1024
-    assert EPOCHS[-1][1] >= 4  # one of warm-up, and TRACE at full strength for one
+        assert n / batch <= 64 or batch == next(largest for most, _, largest in LENGTHS if n <= most)
+    assert LENGTHS[-1][1] >= 4  # one of warm-up, and TRACE at full strength for one
 
 
 def test_a_file_of_embeddings_becomes_a_run(files):

@@ -19,7 +19,7 @@ from labeltrace.learners import learners
 from labeltrace.runs import run
 from labeltrace.validation import build
 
-EPOCHS = ((30_000, 10), (300_000, 5), (sys.maxsize, 4))  # (most rows, epochs)
+LENGTHS = ((30_000, 10, 256), (300_000, 5, 256), (sys.maxsize, 4, 1024))  # (most rows, epochs, largest batch)
 
 
 def feature_recipe(rows: int, learner: str = "rolr") -> dict[str, Any]:
@@ -34,10 +34,10 @@ def feature_recipe(rows: int, learner: str = "rolr") -> dict[str, Any]:
     >>> feature_recipe(1_000_000, "cross_entropy")
     {'epochs': 4, 'settings': {'batch_size': 1024, 'passes': 1}}
     """
+    epochs, largest = next((epochs, largest) for most, epochs, largest in LENGTHS if rows <= most)
     batch = 16
-    while batch < 1024 and rows > 64 * batch:  # 32 to 64 steps an epoch; more from 65,000 rows on
+    while batch < largest and rows > 64 * batch:  # 32 to 64 steps an epoch; more from 16,000 rows on
         batch *= 2
-    epochs = next(epochs for most, epochs in EPOCHS if rows <= most)
     known = {field.name for field in fields(learners[learner].settings_type)}
     settings = {"batch_size": batch, "warmup_batch_size": batch, "passes": 1}
     return {"epochs": epochs, "settings": {name: value for name, value in settings.items() if name in known}}
