@@ -184,8 +184,8 @@ def audit(
                    (most, "suggestions that differ from the label")))  # fmt: skip
     low, high = (f"{100 * share:.1f} % ({words})" for share, words in ends)
     console.print(f"wrong labels: between {low} and {high}", soft_wrap=True)
-    if words := advice(sure):
-        console.print(words, soft_wrap=True)
+    if (told := advice(sure)) is not None:
+        console.print(told, soft_wrap=True)
     if chosen is not None:
         for line in chosen_lines(chosen):
             console.print(line, soft_wrap=True)
