@@ -9,7 +9,6 @@ runs/human_labels; a second call makes what is not there yet.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from labeltrace.data import Dataset, from_arrays, load_dataset
 from labeltrace.engine import RunConfig, RunFolder
 from labeltrace.engine.signals import auroc
 from labeltrace.experiments.compare import paired_t
-from labeltrace.experiments.page import in_words
+from labeltrace.experiments.page import in_words, spread
 from labeltrace.features import feature_recipe
 from labeltrace.runs import figures, run
 
@@ -181,7 +180,7 @@ def page(record: dict[str, Any]) -> str:
     for one_run in record["runs"]:
         by_kind.setdefault((one_run["labels"], one_run["way"]), []).append(one_run)
     for (labels, way), mine in by_kind.items():
-        cells = [_spread([each[key] for each in mine]) for key in COLUMNS]
+        cells = [spread([100 * each[key] for each in mine]) for key in COLUMNS]
         lines.append(f"| {labels} | {100 * mine[0]['wrong']:.1f} | {way} | {' | '.join(cells)} |")
     lines += [
         "",
@@ -198,11 +197,6 @@ def page(record: dict[str, Any]) -> str:
                 cells += [f"{found.mean:+.2f}", in_words(found.p)]
             lines.append(f"| {labels} | {first} − {second} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _spread(shares: list[float]) -> str:
-    known = [100 * share for share in shares if share == share]
-    return f"{statistics.mean(known):.1f} ± {statistics.stdev(known):.1f}" if len(known) > 1 else "–"
 
 
 if __name__ == "__main__":

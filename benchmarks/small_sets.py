@@ -15,14 +15,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from features import quiet, sets
+from ranking import rule
 from shared import RESULTS, parser_of, side_by_side, write_page
 
-from labeltrace.audit import detection, measure, read_samples
-from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION
-from labeltrace.audit.samples import decided, values
+from labeltrace.audit import measure, read_samples
+from labeltrace.audit.decisions import TRUST_LABEL, TRUST_SUGGESTION
+from labeltrace.audit.samples import decided
 from labeltrace.bench.environment import environment
 from labeltrace.data import add_noise, from_arrays
 from labeltrace.engine import RunConfig, RunFolder
@@ -78,7 +78,7 @@ def one(asked: Asked) -> dict[str, object]:
         config = RunConfig.model_validate({**feature_recipe(len(x)), **changes})
         with tempfile.TemporaryDirectory() as folder:
             table = run(config, Path(folder) / "run", dataset=data)[1]
-    found = detection(by_the_rule_before(table))
+    found = rule(table, "reliability", TRUST_LABEL, TRUST_SUGGESTION, stands=True)
     before = {"before_precision": found["precision"], "before_recall": found["recall"]}
     return {"set": name, "rate": rate, "seed": seed, "way": way, **measure(table), **before}
 
@@ -88,14 +88,6 @@ def photos_run(folder: Path, changes: dict[str, Any]) -> pa.Table:
     if RunFolder(folder).samples.exists():
         return decided(read_samples(folder))
     return run(RunConfig.model_validate({**PHOTO_RECIPE, **changes}), folder, overwrite=True)[1]
-
-
-def by_the_rule_before(table: pa.Table) -> pa.Table:
-    """Return the table with labels kept that stood against another suggestion."""
-    reliable = values(table, "observed_reliability") >= TRUST_LABEL
-    stands = reliable & (values(table, "confidence") < TRUST_SUGGESTION)
-    decision = np.where(stands, KEEP, values(table, "decision"))
-    return table.set_column(table.column_names.index("decision"), "decision", pa.array(decision))
 
 
 def page(record: dict[str, Any]) -> str:

@@ -34,7 +34,9 @@ def all_(
     """
     import torch
 
-    if out is not None and out.exists() and not out.is_dir():
+    from labeltrace.files import is_file
+
+    if out is not None and is_file(out):
         raise InputError(f"--out {out}: a file; expected a folder")
     for measurement in (gpu, cpu, growth, data):
         name = measurement.__name__
