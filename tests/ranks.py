@@ -57,6 +57,10 @@ def unused_port():
             return port
 
 
+#: every learner, and a plug-in where its trackers are fed by passes, by steps, and by both views of them
+METHODS = [*learners, "rolr+ct", "cores+ct", "disc+ct"]
+
+
 class Plain(nn.Module):
     """A network without batch statistics: its output for a sample depends on no other sample."""
 
@@ -78,8 +82,12 @@ def plain(folder, **options):
 
 
 def learner(name, folder, network=None, epochs=2):
-    """A run of a learner, with TRACE where it takes it; the default network has batch statistics."""
-    config = toy.config(name, epochs=epochs, trace=TRACE if learners[name].refurbishes else {})
+    """A run of a learner, with its plug-in, or TRACE where it takes it; the default network has batch statistics."""
+    name, _, plugin = name.partition("+")
+    trace = TRACE if learners[name].refurbishes and not plugin else {}
+    config = toy.config(
+        name, epochs=epochs, trace=trace, controller="coupled" if plugin else None, plugin=plugin or None
+    )
     return run(config, folder, dataset=toy.blobs(count=COUNT, seed=7), make_network=network)
 
 
@@ -158,7 +166,7 @@ def main(out):
     found["stopped"] = stopped(out / "two then two"), stopped(out / "two then one")
     for folder in ("two then two", "one then two"):
         resume(out / folder)
-    for name in learners:
+    for name in METHODS:
         trained, _ = learner(name, out / f"{name} state")
         found["equal"][name] = digests(seen[-1], trained)
         learner(name, out / name, Plain, LONG)

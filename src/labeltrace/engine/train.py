@@ -266,7 +266,7 @@ class Training:
     def _headline(self, done: int) -> str:
         """One line that says what is about to run, and where."""
         config = self.plan.config
-        method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
+        method = " + ".join(filter(None, (config.learner, config.controller, config.plugin)))
         size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
         if self.plan.skipped:
             left_out = f"{len(self.plan.skipped)} bad image{'s' if len(self.plan.skipped) > 1 else ''} left out"
