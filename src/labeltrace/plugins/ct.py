@@ -76,7 +76,7 @@ class Tracker:
         }
 
     @torch.no_grad()
-    def observe(self, tracker: int, index: Tensor, probabilities: Tensor, labels: Tensor, epoch: int | Tensor) -> None:
+    def observe(self, tracker: int, index: Tensor, probabilities: Tensor, labels: Tensor, epoch: int) -> None:
         """Note the predictions [B, C] of samples `index` [B] with observed classes [B]; an epoch is noted once."""
         series, s, count, last = (self.memory[f"ct_{name}"] for name in ("gaps", "s", "count", "epoch"))
         now = gaps(probabilities.float(), labels).to(series.dtype)
