@@ -10,7 +10,8 @@ from lightning_fabric import Fabric
 import toy
 from labeltrace.control import TraceConfig
 from labeltrace.engine import Reporter
-from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.engine.history import LossNotFinite
+from labeltrace.engine.loop import EngineLoop, run_seed
 from labeltrace.learners import Outcome
 from labeltrace.models import build_model, default_model
 from labeltrace.scoring import ScorePass
