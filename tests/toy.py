@@ -104,7 +104,7 @@ class Loop:
     def train(self, step, *, members, batch_size, label, passes=1, before=None, **more):
         assert not (self.batches and more)  # the batches are all there is to walk
         asked = {"members": members, "batch_size": batch_size, "label": label, "passes": passes}
-        self.calls.append(asked | more)
+        self.calls.append(asked | more | ({} if before is None else {"before": before}))
         steps = [step] if before is None else [before, step]
         self.outcomes += [one(b) for _ in range(passes) for b in self.batches for one in steps]
 

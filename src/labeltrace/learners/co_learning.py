@@ -44,7 +44,7 @@ from labeltrace.learners.heads import Projected, behind_feature
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
 from labeltrace.learners.rates import falling
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.structural import KERNELS, structural_cross_entropy, structural_divergence
+from labeltrace.learners.structural import KERNELS, PAIRS, structural_cross_entropy, structural_divergence
 
 CODE = "official code (chengtan9907/Co-learning)"
 PAPER = "the paper's equation, as quoted by others; for objective='paper'"
@@ -70,6 +70,7 @@ class CoLearningSettings(LearnerSettings):
     objective: str = setting("released", CODE + ": two updates of a batch ('paper': one sum)")
     kernel: str = setting("normal", CODE + " ('student': its configuration colearning_distribution)")
     sigma: float = setting(0.5, PAPER)
+    pairs: str = setting("sum", PAPER + " ('mean' over the pairs of a batch: ours)")
     mix_alpha: float = setting(5.0, CODE + ": Beta(5, 5), not the larger half")
     temperature: float = setting(0.5, CODE + ": τ of NT-Xent")
     head_width: int = setting(512, CODE + ": width of the projection")
@@ -85,6 +86,7 @@ class CoLearningSettings(LearnerSettings):
             ("kernel", self.kernel in KERNELS, f"one of {', '.join(KERNELS)}"),
             ("kernel", self.objective == "released" or self.kernel == "normal", "normal, with objective='paper'"),
             ("sigma", self.sigma > 0, "> 0"),
+            ("pairs", self.pairs in PAIRS, f"one of {', '.join(PAIRS)}"),
             ("mix_alpha", self.mix_alpha >= 0, "≥ 0 (0: no mixing)"),
             ("temperature", self.temperature > 0, "> 0"),
             ("head_width", self.head_width >= 1, "≥ 1"),
@@ -218,7 +220,7 @@ class CoLearning(Learner):
         logits, projections = self.networks[0](inputs, branch="both")
         if s.objective == "released":
             return structural_cross_entropy(projections, logits, s.kernel)
-        return structural_divergence(projections, logits, s.sigma)
+        return structural_divergence(projections, logits, s.sigma, s.pairs)
 
     def fit(self, inputs: Tensor, batch: Batch) -> Tensor:
         """L_sup: each row mixed with another, and asked for both labels in proportion."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labeltrace.scoring.checks import work
 
-KERNELS = ("normal", "student")
+KERNELS, PAIRS = ("normal", "student"), ("sum", "mean")
 FLOOR = 1e-12  # of a squared distance, and inside the logarithm (released code)
 
 
@@ -47,15 +47,16 @@ def structural_cross_entropy(
     return -(likeness(projections.detach()) * (likeness(logits) + FLOOR).log()).mean()
 
 
-def structural_divergence(projections: Tensor, logits: Tensor, sigma: float = 0.5) -> Tensor:
+def structural_divergence(projections: Tensor, logits: Tensor, sigma: float = 0.5, pairs: str = "sum") -> Tensor:
     """Return Σ_i≠j p(v)_ij·log(p(v)_ij / p(o)_ij) with p = exp(−D² / 2σ²): the paper.
 
-    The kernels are not normalised, so the sum may be negative.
+    The kernels are not normalised, so the sum may be negative, and it grows with the square of the batch.
 
     Args:
         projections: v, [B, D].
         logits: o, [B, C].
         sigma: σ > 0.
+        pairs: "sum", or "mean" over the B(B − 1) ordered pairs.
 
     >>> v = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     >>> o = torch.tensor([[0.0, 0.0], [0.5, 0.0], [1.0, 1.0]])
@@ -64,7 +65,12 @@ def structural_divergence(projections: Tensor, logits: Tensor, sigma: float = 0.
     """
     given, asked = (squared_distances(rows) / (2 * sigma**2) for rows in (projections.detach(), logits))
     # The logarithm of a kernel is known without taking it; a sample with itself adds 0.
-    return (torch.exp(-given) * (asked - given)).sum()
+    total = (torch.exp(-given) * (asked - given)).sum()
+    if pairs == "sum":
+        return total
+    if pairs == "mean":
+        return total / max(len(given) * (len(given) - 1), 1)
+    raise ValueError(f"unknown pairs {pairs!r}: known are {', '.join(PAIRS)}")
 
 
 def squared_distances(rows: Tensor) -> Tensor:
