@@ -23,7 +23,11 @@ stands between the last stage's feature, which the projection reads, and the log
 where the published loop begins with 1. The pass for running statistics builds no gradient.
 
 `objective="paper"` is the sum with equal weights, known to us through others' quotations of its equations: whether the
-projections are held fixed in L_str there is not established; here they are. Its pairs are summed over the batch.
+projections are held fixed in L_str there is not established; here they are. Its sum over the pairs of a batch drowns
+the other terms: on digits with 40 % symmetric noise (`small`, seed 0) all logits fall together and accuracy stays at
+chance, 9.6 %, where their mean (`pairs="mean"`, ours) ends at 98.2 % and the released form at 98.4 %:
+
+    labeltrace train --data digits --noise symmetric --rate 0.4 --learner co_learning --set settings.objective=paper
 """
 
 from __future__ import annotations
@@ -102,7 +106,7 @@ class CoLearning(Learner):
     name = "co_learning"
     when = (
         "for self-supervision beside the labels in one network, with neither a noise rate nor a selection to set; "
-        "an image is seen five times in a step, and large batches serve it."
+        "a step sees every image five times."
     )
     networks_needed = 1
     refurbishes = False
