@@ -477,18 +477,19 @@ def test_a_loss_before_that_is_no_number_does_not_reach_the_weights():
     assert all(map(torch.equal, before, loop.networks[0].parameters()))
 
 
-def test_ranks_average_the_gradients_of_both_steps():
+def test_ranks_average_the_gradients_of_both_steps_and_there_are_no_others():
     loop, asked = make_loop(side=head), []
-    average = loop.ranks.average
+    everything, average = list(loop.networks[0].parameters()), loop.ranks.average
 
     def watching(parameters, loss):
-        parameters = list(parameters)
-        asked.append([p.grad is not None for p in parameters])
+        asked.append({id(p) for p in parameters})
+        assert asked[-1] == {id(p) for p in everything if p.grad is not None}
         return average(parameters, loss)
 
     loop.ranks.average = watching
     two_steps(loop)
-    assert asked == [[True] * 2, [True] * len(list(loop.networks[0].parameters()))] * 3
+    last = {id(p) for p in loop.networks[0].fc.parameters()}
+    assert asked == [last, {id(p) for p in everything}] * 3
 
 
 def test_a_restart_clears_both_states():
