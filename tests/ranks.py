@@ -19,6 +19,7 @@ from torch import nn
 
 import toy
 from labeltrace.engine import Diverged, Interrupted, Reporter, train
+from labeltrace.engine.update import present
 from labeltrace.learners import Outcome, learners
 from labeltrace.models import Output
 from labeltrace.runs import run
@@ -124,7 +125,7 @@ def digests(training, trained):
     """A hash of each thing that must be the same on all ranks."""
     parts = {
         "networks": [network.state_dict() for network in training.networks],
-        "optimizers": [optimizer.state_dict()["state"] for optimizer in training.optimizers],
+        "optimizers": [one.state_dict()["state"] for one in present(training.optimizers, training.sides)],
         "memory": training.memory.state_dict(),
         "companions": {name: module.state_dict() for name, module in training.learner.companions().items()},
         "posterior": trained.judgement.scores.posterior,

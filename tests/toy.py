@@ -101,11 +101,12 @@ class Loop:
         self.some = torch.arange(len(self.labels)) if some is None else some
         self.calls, self.outcomes, self.views, self.restarts, self.notes = [], [], [], [], []
 
-    def train(self, step, *, members, batch_size, label, passes=1, **more):
+    def train(self, step, *, members, batch_size, label, passes=1, before=None, **more):
         assert not (self.batches and more)  # the batches are all there is to walk
         asked = {"members": members, "batch_size": batch_size, "label": label, "passes": passes}
-        self.calls.append(asked | more)
-        self.outcomes += [step(b) for _ in range(passes) for b in self.batches]
+        self.calls.append(asked | more | ({} if before is None else {"before": before}))
+        steps = [step] if before is None else [before, step]
+        self.outcomes += [one(b) for _ in range(passes) for b in self.batches for one in steps]
 
     def score(self, view="plain"):
         assert self.scores is not None, "scores were asked for, none were given"

@@ -2,6 +2,7 @@
 
 from labeltrace.learners.anne import ANNE
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
+from labeltrace.learners.co_learning import CoLearning
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
 from labeltrace.learners.disc import DISC
@@ -16,6 +17,7 @@ __all__ = [
     "DISC",
     "SELC",
     "Batch",
+    "CoLearning",
     "Cores",
     "CrossEntropy",
     "DivideMix",

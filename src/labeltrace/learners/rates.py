@@ -12,6 +12,15 @@ def dropped(lr: float, factor: float, epoch: int, *drops: int) -> float:
     return float(lr * factor ** sum(epoch >= drop for drop in drops))
 
 
+def falling(lr: float, epoch: int, first: int, epochs: int) -> float:
+    """Return a rate that stays as it is until epoch `first`, and from there falls on a line that ends at 0 at `epochs`.
+
+    >>> [round(falling(0.1, t, first=8, epochs=10), 6) for t in (7, 8, 9)]
+    [0.1, 0.1, 0.05]
+    """
+    return lr if epoch < first else lr * (epochs - epoch) / max(epochs - first, 1)
+
+
 def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) -> float:
     """Return a rate that is multiplied by `factor` at epoch `first`, and then every `again` epochs (0: never again).
 
