@@ -7,6 +7,7 @@ from labeltrace.learners.cross_entropy import CrossEntropy
 from labeltrace.learners.disc import DISC
 from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.f_dividemix import FDivideMix
+from labeltrace.learners.gce import GCE
 from labeltrace.learners.rolr import RoLR
 from labeltrace.learners.selc import SELC
 from labeltrace.learners.selfie import Selfie
@@ -14,6 +15,7 @@ from labeltrace.learners.selfie import Selfie
 __all__ = [
     "ANNE",
     "DISC",
+    "GCE",
     "SELC",
     "Batch",
     "Cores",
