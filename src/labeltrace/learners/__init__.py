@@ -9,6 +9,7 @@ from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.f_dividemix import FDivideMix
 from labeltrace.learners.gce import GCE
 from labeltrace.learners.rolr import RoLR
+from labeltrace.learners.sce import SCE
 from labeltrace.learners.selc import SELC
 from labeltrace.learners.selfie import Selfie
 
@@ -16,6 +17,7 @@ __all__ = [
     "ANNE",
     "DISC",
     "GCE",
+    "SCE",
     "SELC",
     "Batch",
     "Cores",
