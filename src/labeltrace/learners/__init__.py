@@ -7,14 +7,20 @@ from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
 from labeltrace.learners.disc import DISC
 from labeltrace.learners.dividemix import DivideMix
+from labeltrace.learners.elr import ELR
 from labeltrace.learners.f_dividemix import FDivideMix
+from labeltrace.learners.gce import GCE
 from labeltrace.learners.rolr import RoLR
+from labeltrace.learners.sce import SCE
 from labeltrace.learners.selc import SELC
 from labeltrace.learners.selfie import Selfie
 
 __all__ = [
     "ANNE",
     "DISC",
+    "ELR",
+    "GCE",
+    "SCE",
     "SELC",
     "Batch",
     "CoLearning",

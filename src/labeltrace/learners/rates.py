@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def dropped(lr: float, factor: float, epoch: int, *drops: int) -> float:
     """Return a rate that is multiplied by `factor` at each of the epochs `drops`.
@@ -30,3 +32,14 @@ def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) ->
     if epoch < first:
         return lr
     return lr * factor ** (1 + ((epoch - first) // again if again else 0))
+
+
+def cosine(lr: float, floor: float, epoch: int, period: int) -> float:
+    """Return floor + (lr − floor) · (1 + cos(π·epoch/period))/2: from `lr` at epoch 0 to `floor` after `period` epochs.
+
+    For warm restarts give the epoch modulo the period.
+
+    >>> [round(cosine(0.02, 0.001, t % 10, 10), 6) for t in (0, 5, 9, 10)]
+    [0.02, 0.0105, 0.001465, 0.02]
+    """
+    return floor + (lr - floor) * (1 + math.cos(math.pi * epoch / period)) / 2
