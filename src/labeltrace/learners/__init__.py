@@ -2,11 +2,13 @@
 
 from labeltrace.learners.anne import ANNE
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
+from labeltrace.learners.co_teaching import CoTeaching
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
 from labeltrace.learners.disc import DISC
 from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.f_dividemix import FDivideMix
+from labeltrace.learners.jocor import JoCoR
 from labeltrace.learners.rolr import RoLR
 from labeltrace.learners.selc import SELC
 from labeltrace.learners.selfie import Selfie
@@ -16,10 +18,12 @@ __all__ = [
     "DISC",
     "SELC",
     "Batch",
+    "CoTeaching",
     "Cores",
     "CrossEntropy",
     "DivideMix",
     "FDivideMix",
+    "JoCoR",
     "Learner",
     "Loop",
     "Outcome",

@@ -21,3 +21,12 @@ def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) ->
     if epoch < first:
         return lr
     return lr * factor ** (1 + ((epoch - first) // again if again else 0))
+
+
+def falling(lr: float, epoch: int, start: int, epochs: int) -> float:
+    """Return a rate that falls linearly from epoch `start` on, and would be 0 in the epoch after the last.
+
+    >>> [round(falling(0.001, t, start=80, epochs=200), 9) for t in (79, 80, 81, 140, 199)]
+    [0.001, 0.001, 0.000991667, 0.0005, 8.333e-06]
+    """
+    return lr if epoch < start else lr * (epochs - epoch) / max(epochs - start, 1)
