@@ -11,9 +11,12 @@ kept here:
   - the number of samples kept is truncated, not rounded, and the last short batch is dropped;
   - both networks see the same view of a batch.
 What we chose:
-  - τ, which the published runs take from the true rate (`oracle_*` presets), is estimated where it is not given: before
-    each epoch of the rise but the first a scoring pass asks for 1 − the mean clean posterior of both networks' loss
-    mixtures, and F rises towards the latest answer; the last one stays. With τ given the rise is the published one;
+  - τ, which the published runs take from the true rate (`oracle_*` presets), is estimated where it is not given. In
+    each epoch of the rise but the first a scoring pass comes before training, and F rises towards its answer; the last
+    one stays. The answer is 1 − the mean clean posterior of a mixture over 1 − p(label), the mean of both networks.
+    That is bounded; over losses a few very large ones draw a component to themselves, and with most labels wrong the
+    answer is far too low. What networks have not learnt in the rise, or know by heart by then, deceives it in either
+    way: give τ where it is known. With τ given the rise is the published one;
   - what binary fractions take off a count does not cost a sample, and one sample at least is kept;
   - epoch 0 is trained, with F = 0; the codes begin at index 1 of their plans and so train 199 epochs of 200;
   - no exponent c: it is 1 in all published runs, and elsewhere code (τ^c) and paper (T^c) mean different things by it;
@@ -44,6 +47,7 @@ from labeltrace.control.schedule import ramp
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome
 from labeltrace.learners.rates import falling
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
+from labeltrace.scoring import loss_posterior
 
 CODES = "official codes (bhanML/Co-teaching and hongxin001/JoCoR)"
 RATE = "the share of wrong labels, which the published runs are given"
@@ -157,9 +161,9 @@ class SmallLoss(Learner):
         )
 
     def estimate(self, loop: Loop, last: bool) -> None:
-        """τ = 1 − mean clean posterior of a pass; the last estimate is told."""
-        clean = loop.score(self.score_view).clean[loop.chosen()]
-        self.tau.copy_(1 - clean.double().mean())
+        """τ = 1 − mean clean posterior by 1 − p(label) in a pass; the last estimate is told."""
+        unlikely = 1 - (-loop.score(self.score_view).loss[:, loop.chosen()]).exp().mean(0)
+        self.tau.copy_(1 - loss_posterior(unlikely).double().mean())
         if last:
             loop.note(f"noise rate estimated as {float(self.tau):.3f}")
 
