@@ -6,8 +6,8 @@ with the smallest losses is kept; the forget rate F rises from 0 to τ, the shar
 What both official codes (bhanML/Co-teaching, hongxin001/JoCoR) do alike that a reader of the papers would not guess,
 kept here:
   - F of epoch e, from 0, is τ · e/9 up to epoch 9 (the papers' formula is τ · e/10, counted from 1);
-  - from an epoch on the rate falls linearly towards 0, and there Adam's β1 goes from 0.9 to 0.1 at once; Adam's state
-    stays;
+  - from an epoch on the learning rate falls linearly towards 0, and there Adam's β1 goes from 0.9 to 0.1 at once;
+    Adam's state stays;
   - the number of samples kept is truncated, not rounded, and the last short batch is dropped;
   - both networks see the same view of a batch.
 What we chose:
@@ -72,7 +72,7 @@ class SmallLossSettings(LearnerSettings):
     tau: float | None = setting(None, "ours: estimated while the forget rate rises, because a user does not know it")
     lr: float = setting(0.001, CODES + ": of Adam")
     lr_fall: int = setting(80, CODES + ": epoch_decay_start on CIFAR-10 (100 on CIFAR-100)", epochs=True)
-    momentum: float = setting(0.9, CODES + ": Adam's β1 until the rate falls")
+    momentum: float = setting(0.9, CODES + ": Adam's β1 until the learning rate falls")
     momentum_late: float = setting(0.1, CODES + ": Adam's β1 from then on")
     weight_decay: float = setting(0.0, CODES)
 
@@ -217,9 +217,9 @@ def recipes(hundred: Values, special: Mapping[str, Values] = MappingProxyType({}
         "cifar10n": Preset("CIFAR-10N, a noise rate of 20 % for all of its labels", fixed),
         "cifar100n": Preset("CIFAR-100N, a noise rate of 20 %", hundred | fixed),
     }
-    for end, noise, ten_tau, hundred_tau in NOISES:
-        for classes, tau, more in ((10, ten_tau, {}), (100, hundred_tau, hundred)):
-            name = f"oracle_cifar{classes}_{end}"
+    for classes, more in ((10, {}), (100, hundred)):
+        for end, noise, *taus in NOISES:
+            name, tau = f"oracle_cifar{classes}_{end}", taus[classes == 100]
             values = more | {"tau": (tau, HALF if (classes, end) == (10, "pair_40") else RATE)} | special.get(name, {})
             found[name] = Preset(f"CIFAR-{classes} when the noise is known: {noise}", values)
     found["large"] = Preset("photos of more than 64 pixels", _in_proportion(80, LARGE))
