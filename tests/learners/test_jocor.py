@@ -166,7 +166,7 @@ def test_losses_are_float32_under_autocast():
 def test_weight_of_agreement_in_recipes():
     found = {name: resolve(JoCoRSettings, preset, {}, None)[0] for name, preset in JoCoR.presets.items()}
     for name, settings in found.items():
-        wanted = 0.65 if name == "oracle_cifar10_80" else 0.85 if "cifar100" in name else 0.9
+        wanted = 0.65 if name in ("oracle_cifar10_80", "small") else 0.85 if "cifar100" in name else 0.9
         assert settings.co_lambda == wanted, name
     assert [found[f"oracle_cifar{c}_asymmetric_40"].tau for c in (10, 100)] == [0.2, 0.2]
     for share in (-0.1, 1.1):

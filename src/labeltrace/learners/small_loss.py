@@ -208,7 +208,7 @@ def recipes(hundred: Values, special: Mapping[str, Values] = MappingProxyType({}
 
     Args:
         hundred: what differs with a hundred classes.
-        special: oracle preset → what else differs in it.
+        special: `small` or an oracle preset → what else differs in it.
     """
     fixed = {"tau": (0.2, CIFAR_N)}
     found = {
@@ -225,7 +225,9 @@ def recipes(hundred: Values, special: Mapping[str, Values] = MappingProxyType({}
     found["large"] = Preset("photos of more than 64 pixels", _in_proportion(80, LARGE))
     found["small"] = Preset(
         "images up to 28 pixels, features",
-        _in_proportion(40, SMALL) | {"warmup": (4, SMALL + ": its warm-up"), "passes": (2, SMALL)},
+        _in_proportion(40, SMALL)
+        | {"warmup": (4, SMALL + ": its warm-up"), "passes": (2, SMALL)}
+        | special.get("small", {}),
     )
     return found
 
