@@ -3,6 +3,7 @@
 from labeltrace.learners.anne import ANNE
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.co_learning import CoLearning
+from labeltrace.learners.co_teaching import CoTeaching
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
 from labeltrace.learners.disc import DISC
@@ -10,6 +11,7 @@ from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.elr import ELR
 from labeltrace.learners.f_dividemix import FDivideMix
 from labeltrace.learners.gce import GCE
+from labeltrace.learners.jocor import JoCoR
 from labeltrace.learners.rolr import RoLR
 from labeltrace.learners.sce import SCE
 from labeltrace.learners.selc import SELC
@@ -24,10 +26,12 @@ __all__ = [
     "SELC",
     "Batch",
     "CoLearning",
+    "CoTeaching",
     "Cores",
     "CrossEntropy",
     "DivideMix",
     "FDivideMix",
+    "JoCoR",
     "Learner",
     "Loop",
     "Outcome",
