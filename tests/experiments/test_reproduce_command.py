@@ -91,13 +91,13 @@ def test_a_plan_knows_how_long_it_takes(capsys, tmp_path, monkeypatch):
 def test_a_plan_says_what_is_not_run_and_why(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("main", "cifar-n", "--seeds", 0, "--dry-run")
-    assert call(*words, "--only", "JoCoR", "--only", "RoLR", "--json") == 0
+    assert call(*words, "--only", "RankMatch", "--only", "RoLR", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["runs"]) == 16
-    assert plan["refused"] == [f"{table}: JoCoR: this method is not in the package" for table in ("main", "cifar-n")]
-    assert call(*words, "--only", "JoCoR", "--only", "RoLR", "--only", "Worst") == 0
+    assert plan["refused"] == [f"{table}: RankMatch: this method is not in the package" for table in ("main", "cifar-n")]
+    assert call(*words, "--only", "RankMatch", "--only", "RoLR", "--only", "Worst") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "not run: cifar-n: JoCoR: this method is not in the package 1 run: 1 to do" in said
+    assert "not run: cifar-n: RankMatch: this method is not in the package 1 run: 1 to do" in said
     assert "not run: main" not in said
 
 
@@ -116,7 +116,7 @@ def test_a_plan_says_where_trace_never_starts(capsys, tmp_path, monkeypatch):
         ((), "name a table"),
         (("ablashun",), "did you mean 'ablation'?"),
         (("main", "--only", "nobody"), "no such row or column of main"),
-        (("main", "--only", "JoCoR"), "nothing to run: main: JoCoR: this method is not in the package"),
+        (("main", "--only", "RankMatch"), "nothing to run: main: RankMatch: this method is not in the package"),
         (("pseudo-summary", "--only", "Gain"), "differences of others"),
         (("main", "cifar-n", "--only", "nobody"), "no such row or column of main, cifar-n"),
         (("sensitivity", "--only", "ρ = 0.5"), "ρ ≥ 1"),
