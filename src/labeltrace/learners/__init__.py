@@ -4,6 +4,7 @@ from labeltrace.learners.anne import ANNE
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
+from labeltrace.learners.crosssplit import CrossSplit
 from labeltrace.learners.disc import DISC
 from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.f_dividemix import FDivideMix
@@ -18,6 +19,7 @@ __all__ = [
     "Batch",
     "Cores",
     "CrossEntropy",
+    "CrossSplit",
     "DivideMix",
     "FDivideMix",
     "Learner",

@@ -29,7 +29,6 @@ target is the one label that ANNE decided on.
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,9 +44,9 @@ from labeltrace.control.evidence import Supervision, one_hot
 from labeltrace.data.draws import Draws
 from labeltrace.learners.balanced import balanced_repeats
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
-from labeltrace.learners.heads import Headed, feature_consistency, last_feature
+from labeltrace.learners.heads import Headed, feature_consistency, last_width
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
-from labeltrace.learners.rates import dropped
+from labeltrace.learners.rates import cosine, dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.scoring import Field, Scores
 from labeltrace.scoring.fine import fine_posterior
@@ -224,10 +223,7 @@ class ANNE(Learner):
     def extend(cls, settings: LearnerSettings, network: nn.Module, sample: Tensor) -> nn.Module:
         """Add the two heads, as wide as the network's last feature asks for."""
         assert isinstance(settings, ANNESettings)
-        mode = network.training
-        with torch.no_grad():
-            width = last_feature(network.eval()(sample)).shape[1]
-        return Headed(network.train(mode), width, settings.head_hidden, settings.head_width)
+        return Headed(network, last_width(network, sample), settings.head_hidden, settings.head_width)
 
     @property
     def score_view(self) -> str:
@@ -239,8 +235,7 @@ class ANNE(Learner):
         s = self.settings
         if s.lr_schedule == "steps":
             return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, s.lr_drop_again)
-        floor = s.lr * s.lr_floor
-        return floor + (s.lr - floor) * (1 + math.cos(math.pi * epoch / s.epochs)) / 2
+        return cosine(s.lr, s.lr_floor, epoch, s.epochs)
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """Decide which samples are kept and with which label, then train."""

@@ -1,9 +1,10 @@
-"""Heads on a network's last feature: a projection, and a prediction of another view's projection (SimSiam's shape)."""
+"""Heads on a network's last feature: a projection (SimCLR's use), and a prediction of another view's (SimSiam's)."""
 
 from __future__ import annotations
 
 from typing import cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -58,6 +59,46 @@ class Headed(nn.Module):
         if branch == "predict":
             return cast(Tensor, self.predict(projected))
         raise ValueError(f"unknown branch {branch!r}: known are classify, project, predict")
+
+
+class Projected(nn.Module):
+    """A classifier with a linear projection of its last feature, batch-normalised, for contrasting views.
+
+    Args:
+        body: returns `Output`.
+        width: of its last feature.
+        outputs: of the projection.
+
+    >>> import torch
+    >>> from labeltrace.models import build_model
+    >>> network = Projected(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 8)
+    >>> x = torch.zeros(3, 4)
+    >>> network(x).logits.shape, network(x, branch="project").shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
+
+    def __init__(self, body: nn.Module, width: int, outputs: int) -> None:
+        super().__init__()
+        self.body = body
+        self.project = nn.Sequential(nn.Linear(width, outputs), RowNorm(outputs))
+
+    def forward(self, x: Tensor, branch: str = "classify") -> Output | Tensor:
+        """Return the body's output, or the projection ("project")."""
+        output: Output = self.body(x)
+        if branch == "classify":
+            return output
+        if branch == "project":
+            return cast(Tensor, self.project(last_feature(output)))
+        raise ValueError(f"unknown branch {branch!r}: known are classify, project")
+
+
+@torch.no_grad()
+def last_width(network: nn.Module, sample: Tensor) -> int:
+    """Return the width of the last feature that a network makes of `sample` [B, …]; its mode stays."""
+    mode = network.training
+    width = last_feature(network.eval()(sample)).shape[1]
+    network.train(mode)
+    return width
 
 
 def last_feature(output: Output) -> Tensor:
