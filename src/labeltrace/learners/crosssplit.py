@@ -61,7 +61,7 @@ from labeltrace.scoring import Field, Scores
 
 CODE = "official code (SAITPublic/CrossSplit)"
 OURS = "ours: RoLR's small recipe, so that a comparison changes the method only"
-OURS_U = "ours: chosen on digits with 40 % symmetric noise, see docs/decisions.md"
+OURS_U = "ours: on digits with 40 % symmetric noise and on three clusters, see docs/decisions.md"
 SHARE = "ours: in proportion to the published 300 epochs"
 LARGE = "ours, unmeasured: DivideMix's recipe for photos, as the authors' own is not released"
 SPLITS = ("disjoint", "none")
@@ -132,7 +132,7 @@ SMALL: dict[str, tuple[Any, str]] = {
     "lr": (0.02, OURS),
     "gamma_rise": (3, SHARE),
     "gamma_rise_again": (4, SHARE),
-    "lambda_u": (3.0, OURS_U),
+    "lambda_u": (1.0, OURS_U),
     "lambda_u_ramp": (2, SHARE),
 }
 
