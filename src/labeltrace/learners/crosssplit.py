@@ -2,7 +2,7 @@
 Splitting", ICML 2023; arXiv 2212.01674).
 
 The training set is split once into two halves, and each network is taught the labels of its own half only. Its peer,
-which cannot have memorised them, softens them: the further the peer's prediction is from a label, for that class, the
+which is not taught them, softens them: the further the peer's prediction is from a label, for that class, the
 more the prediction takes its place. The other half is unlabelled data: the network's own sharpened guess, and a term
 that makes two strong views of a sample alike.
 
@@ -38,7 +38,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labeltrace.control import Coupled, Evidence
@@ -54,7 +53,7 @@ from labeltrace.learners.mixing import BetaWeight, mix, permutation
 from labeltrace.learners.pair import Pair, PairSettings, votes_of
 from labeltrace.learners.rates import cosine
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
-from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
+from labeltrace.learners.terms import prior_penalty, sharpen, squared_error, weighted_cross_entropy
 from labeltrace.learners.together import together
 from labeltrace.models.parts import forward_parts
 from labeltrace.scoring import Field, Scores
@@ -139,12 +138,12 @@ SMALL: dict[str, tuple[Any, str]] = {
 
 @learners.register("crosssplit", "each network is taught half of the labels, softened by its peer")
 class CrossSplit(Pair):
-    """Two networks, each taught one half of the labels as far as its peer, which never saw them, confirms."""
+    """Two networks, each taught one half of the labels as far as its peer, which is not taught them, confirms."""
 
     name = "crosssplit"
     when = (
-        "when memorised labels are what you fear: a label is judged by a network that was not taught it, and no "
-        "mixture is fitted. Seven views and two networks make a step slow; each network learns from half of the labels."
+        "when memorised labels are what you fear: after warm-up a label is judged by a network that is not taught "
+        "it, and no mixture is fitted. Eight views and two networks make a step slow; half of the labels teach each."
     )
     settings_type = CrossSplitSettings
     presets: ClassVar[Mapping[str, Preset]] = {
@@ -389,14 +388,3 @@ class CrossSplit(Pair):
         colour = batch.inputs.ndim == 4 and batch.inputs.shape[1] == 3
         policy = (self.settings.policy or None) if colour else None
         return [self.views.strong(batch.inputs, batch.draws.fork(number), policy) for number in (2, 3)]
-
-
-def weighted_cross_entropy(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Return mean_i w_i/w̄ · (−Σ_c t_ic log p_ic) of rows [B, C] with weights [B], a scalar.
-
-    >>> logits = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
-    >>> round(float(weighted_cross_entropy(logits, torch.eye(2), torch.tensor([3.0, 1.0]))), 6)
-    0.591781
-    """
-    cross_entropy = -(target * F.log_softmax(logits.float(), dim=1)).sum(1)
-    return (weight / weight.mean() * cross_entropy).mean()
