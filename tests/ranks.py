@@ -19,6 +19,7 @@ from torch import nn
 
 import toy
 from labeltrace.engine import Diverged, Interrupted, Reporter, train
+from labeltrace.engine.update import present
 from labeltrace.learners import Outcome, learners
 from labeltrace.models import Output
 from labeltrace.runs import run
@@ -57,6 +58,10 @@ def unused_port():
             return port
 
 
+#: every learner, and a plug-in where its trackers are fed by passes, by steps, and by both views of them
+METHODS = [*learners, "rolr+ct", "cores+ct", "disc+ct"]
+
+
 class Plain(nn.Module):
     """A network without batch statistics: its output for a sample depends on no other sample."""
 
@@ -78,8 +83,12 @@ def plain(folder, **options):
 
 
 def learner(name, folder, network=None, epochs=2):
-    """A run of a learner, with TRACE where it takes it; the default network has batch statistics."""
-    config = toy.config(name, epochs=epochs, trace=TRACE if learners[name].refurbishes else {})
+    """A run of a learner, with its plug-in, or TRACE where it takes it; the default network has batch statistics."""
+    name, _, plugin = name.partition("+")
+    trace = TRACE if learners[name].refurbishes and not plugin else {}
+    config = toy.config(
+        name, epochs=epochs, trace=trace, controller="coupled" if plugin else None, plugin=plugin or None
+    )
     return run(config, folder, dataset=toy.blobs(count=COUNT, seed=7), make_network=network)
 
 
@@ -116,7 +125,7 @@ def digests(training, trained):
     """A hash of each thing that must be the same on all ranks."""
     parts = {
         "networks": [network.state_dict() for network in training.networks],
-        "optimizers": [optimizer.state_dict()["state"] for optimizer in training.optimizers],
+        "optimizers": [one.state_dict()["state"] for one in present(training.optimizers, training.sides)],
         "memory": training.memory.state_dict(),
         "companions": {name: module.state_dict() for name, module in training.learner.companions().items()},
         "posterior": trained.judgement.scores.posterior,
@@ -158,7 +167,7 @@ def main(out):
     found["stopped"] = stopped(out / "two then two"), stopped(out / "two then one")
     for folder in ("two then two", "one then two"):
         resume(out / folder)
-    for name in learners:
+    for name in METHODS:
         trained, _ = learner(name, out / f"{name} state")
         found["equal"][name] = digests(seen[-1], trained)
         learner(name, out / name, Plain, LONG)

@@ -10,6 +10,7 @@ from labeltrace.engine import RunConfig
 from labeltrace.learners import learners
 from labeltrace.learners.base import Batch
 from labeltrace.models import build_model
+from labeltrace.models.output import Output
 from labeltrace.scoring import SampleMemory
 
 
@@ -85,6 +86,17 @@ def watch(learner):
     return seen
 
 
+class Fixed(torch.nn.Module):
+    """A network that says the same of every sample: logits [1, C]."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = torch.nn.Parameter(logits.clone())
+
+    def forward(self, x):
+        return Output(self.logits.expand(len(x), -1), (x, x))
+
+
 class Loop:
     """In place of the engine's loop: remembers what it was asked, and steps through given batches without descending.
 
@@ -102,11 +114,12 @@ class Loop:
         self.some = torch.arange(len(self.labels)) if some is None else some
         self.calls, self.outcomes, self.views, self.restarts, self.notes = [], [], [], [], []
 
-    def train(self, step, *, members, batch_size, label, passes=1, **more):
+    def train(self, step, *, members, batch_size, label, passes=1, before=None, **more):
         assert not (self.batches and more)  # the batches are all there is to walk
         asked = {"members": members, "batch_size": batch_size, "label": label, "passes": passes}
-        self.calls.append(asked | more)
-        self.outcomes += [step(b) for _ in range(passes) for b in self.batches]
+        self.calls.append(asked | more | ({} if before is None else {"before": before}))
+        steps = [step] if before is None else [before, step]
+        self.outcomes += [one(b) for _ in range(passes) for b in self.batches for one in steps]
 
     def score(self, view="plain"):
         assert self.scores is not None, "scores were asked for, none were given"

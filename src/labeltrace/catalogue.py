@@ -5,6 +5,7 @@ from __future__ import annotations
 from labeltrace.data import datasets, noises
 from labeltrace.learners import learners
 from labeltrace.models import models
+from labeltrace.plugins import plugins
 
 
 def catalogue() -> dict[str, dict[str, str]]:
@@ -16,6 +17,7 @@ def catalogue() -> dict[str, dict[str, str]]:
             "coupled": "the base method: what the label loses, its replacement gains",
             "trace": "TRACE: label and replacement are judged by separate evidence",
         },
+        "plugins": {name: f"{plugins.about(name)}; on {', '.join(plugins[name].attached)}" for name in plugins},
         "models": {name: models.about(name) for name in models},
         "datasets": {name: datasets.about(name) for name in datasets},
         "noises": {name: noises.about(name) for name in noises},

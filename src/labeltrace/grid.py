@@ -167,7 +167,7 @@ def _is_done(folder: Path, config: RunConfig) -> bool:
     if not found.config.exists():
         return False
     there = load_config(found.config, {})
-    for key in config.model_fields_set - {"settings", "trace", "read"} - WHERE:
+    for key in config.model_fields_set - {"settings", "trace", "plugin_settings", "read"} - WHERE:
         asked = getattr(config, key)
         if asked is not None and key not in PATHS and getattr(there, key) != asked:
             raise InputError(f"{folder}: holds a run with {key} {getattr(there, key)!r}, not {asked!r}; choose another")

@@ -60,6 +60,19 @@ def test_captured_steps_give_the_numbers_of_plain_ones(tmp_path, name, controlle
     assert torch.allclose(plain.judgement.confidence, captured.judgement.confidence, atol=0.05)
 
 
+@pytest.mark.gpu
+@pytest.mark.usefixtures("one_order")
+@pytest.mark.parametrize("name", ["rolr", "cores", "disc"])
+def test_captured_steps_with_a_plugin_give_the_numbers_of_plain_ones(tmp_path, name):
+    options = {"device": "cuda", "plugin": "ct", "plugin_settings": {"alpha": 0.5}, "epochs": 5}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*without CUDA graphs.*")
+        plain = run(tmp_path / "plain", name, "coupled", capture=False, **options)
+        captured = run(tmp_path / "captured", name, "coupled", **options)
+    for one, other in zip(plain.metrics, captured.metrics, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], rel=0.05, abs=1e-3)
+
+
 def loop_of(data, **options):
     fabric = make_fabric(toy.config(device="cuda", precision="fp32"))
     network = build_model(default_model(data.input_shape), data.num_classes, data.input_shape)

@@ -165,6 +165,7 @@ VALUES = {
     "learner": "cross_entropy",
     "preset": "cifar",
     "controller": "coupled",
+    "plugin": "ct",
     "model": "mlp",
     "weights": "weights.pth",
     "epochs": 3,
@@ -179,8 +180,9 @@ VALUES = {
     "read": {"workers": 0},
     "settings": {"lr": 0.5},
     "trace": {"alpha": 0.4},
+    "plugin_settings": {"alpha": 0.1},
 }
-SET_ONLY = {"checkpoint_seconds", "read", "settings", "trace"}
+SET_ONLY = {"checkpoint_seconds", "read", "settings", "trace", "plugin_settings"}
 
 READ = {
     "labels": "labels.csv",
@@ -246,7 +248,7 @@ def test_every_option_of_reading_has_a_flag(asked_for, key):
     assert found == build(ReadOptions, {key: READ[key]}, "read")
 
 
-@pytest.mark.parametrize("word", ["settings.lr=0.5", "trace.alpha=0.5"])
+@pytest.mark.parametrize("word", ["settings.lr=0.5", "trace.alpha=0.5", "plugin_settings.alpha=0.5"])
 def test_nested_keys_are_set_with_a_dot(asked_for, word):
     record, name = word.split("=")[0].split(".")
     assert getattr(asked_for("--set", word), record) == {name: 0.5}

@@ -10,7 +10,8 @@ from lightning_fabric import Fabric
 import toy
 from labeltrace.control import TraceConfig
 from labeltrace.engine import Reporter
-from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.engine.history import LossNotFinite
+from labeltrace.engine.loop import EngineLoop, run_seed
 from labeltrace.learners import Outcome
 from labeltrace.models import build_model, default_model
 from labeltrace.scoring import ScorePass
@@ -19,20 +20,23 @@ from labeltrace.scoring.score import mean_prediction
 N = 21
 
 
-def make_loop(data=None, *, seed=0, members=2, reporter=None, **options):
+def make_loop(data=None, *, seed=0, members=2, reporter=None, side=None, **options):
     data = data or toy.blobs(count=N)
     fabric = Fabric(accelerator="cpu", devices=1)
     torch.manual_seed(0)
-    networks, optimizers = [], []
+    networks, optimizers, sides = [], [], []
     for _ in range(members):
         network = build_model(default_model(data.input_shape), data.num_classes, data.input_shape)
-        network, optimizer = fabric.setup(network, torch.optim.SGD(network.parameters(), lr=0.1))
+        both = torch.optim.SGD(network.parameters(), lr=0.1), *([] if side is None else [side(network)])
+        network, optimizer, *others = fabric.setup(network, *both)
         networks.append(network)
         optimizers.append(optimizer)
+        sides += others
     structure = TraceConfig(k=4, score_batch=8)
     parts = data.train, data.test, data.views
+    told = reporter or Reporter()
     loop = EngineLoop(
-        fabric, networks, optimizers, *parts, seed, structure, mean_prediction, reporter or Reporter(), **options
+        fabric, networks, optimizers, *parts, seed, structure, mean_prediction, told, sides=sides, **options
     )
     loop.begin(0)
     return loop
@@ -363,3 +367,140 @@ def test_scores_of_some_samples_stand_at_their_places():
 def test_an_epoch_of_more_samples_than_there_are_is_all_of_them():
     loop = make_loop(toy.blobs(count=20), epoch_samples=50)
     assert loop.chosen().tolist() == list(range(20))
+
+
+# A step before the main one
+
+
+def head(network):
+    """An optimizer of the last layer alone."""
+    return torch.optim.SGD(network.fc.parameters(), lr=0.5)
+
+
+def logits_of(loop, batch, member=0):
+    return loop.networks[member](loop.views.plain(batch.inputs)).logits
+
+
+def two_steps(loop, *, seen=lambda name, batch: None, spoil=1.0):
+    """Train with a step that shrinks logits before cross-entropy; `seen` looks at each step as it begins."""
+
+    def before(batch):
+        seen("before", batch)
+        loss = logits_of(loop, batch).square().mean() * spoil
+        return Outcome(loss, {"size": loss.detach()})
+
+    def step(batch):
+        seen("step", batch)
+        loss = F.cross_entropy(logits_of(loop, batch), batch.observed)
+        return Outcome(loss, {"fit": loss.detach()})
+
+    loop.train(step, before=before, members=[0], batch_size=8, label="train")
+
+
+def test_a_step_before_moves_what_its_optimizer_holds_and_leaves_no_gradient():
+    loop, seen = make_loop(side=head), []
+
+    def look(name, batch):
+        assert all(p.grad is None for p in loop.networks[0].parameters())
+        seen.append((name, {key: value.clone() for key, value in loop.networks[0].named_parameters()}))
+
+    two_steps(loop, seen=look)
+    assert [name for name, _ in seen] == ["before", "step"] * 3
+    for (_, early), (_, late) in zip(seen[::2], seen[1::2], strict=True):
+        for name in early:
+            assert torch.equal(early[name], late[name]) is not (".fc." in name)
+    assert not any(torch.equal(seen[1][1][name], seen[2][1][name]) for name in seen[1][1])  # the main step: everything
+
+
+def test_both_steps_get_one_batch_with_the_same_draws():
+    batches = []
+    two_steps(make_loop(side=head), seen=lambda name, batch: batches.append(batch))
+    for early, late in zip(batches[::2], batches[1::2], strict=True):
+        assert torch.equal(early.index, late.index) and early.progress == late.progress
+        assert torch.equal(early.draws.uniform(2), late.draws.uniform(2))
+        assert torch.equal(early.once.uniform(2), late.once.uniform(2))
+    assert torch.equal(order(batches[::2]), order(watched(make_loop())))
+
+
+def test_two_updates_of_a_batch_are_those_made_by_hand():
+    loop, by_hand, batches = make_loop(side=head), make_loop(side=head), []
+    two_steps(loop, seen=lambda name, batch: batches.append(batch))
+    network = by_hand.networks[0].train()
+    for batch in batches[::2]:
+        loss = logits_of(by_hand, batch).square().mean()
+        gradients = torch.autograd.grad(loss, list(network.fc.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(network.fc.parameters(), gradients, strict=True):
+                parameter -= 0.5 * gradient
+        loss = F.cross_entropy(logits_of(by_hand, batch), batch.observed)
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+                parameter -= 0.1 * gradient
+    wanted, found = states(by_hand)[0], states(loop)[0]
+    for name in wanted:
+        torch.testing.assert_close(found[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
+def test_losses_of_both_steps_are_logged_as_one_sum_and_their_numbers_side_by_side():
+    loop = make_loop(side=head)
+    two_steps(loop)
+    logged = loop.logs["train"]
+    assert list(logged) == ["loss", "steps", "size", "fit"]
+    assert logged["loss"] == pytest.approx(logged["size"] + logged["fit"]) and logged["steps"] == 3
+
+
+def test_other_members_and_their_sides_stay():
+    loop = make_loop(side=head)
+    before = states(loop)[1]
+    two_steps(loop)
+    assert unchanged(before, states(loop)[1])
+
+
+def test_a_phase_without_a_step_before_does_not_touch_the_side():
+    with_side, without = make_loop(side=head), make_loop()
+    watched(with_side)
+    watched(without)
+    assert unchanged(states(with_side)[0], states(without)[0])
+
+
+def test_a_step_before_without_an_optimizer_for_it_is_refused():
+    with pytest.raises(ValueError, match="no network in members has a side optimizer"):
+        two_steps(make_loop())
+
+
+def test_a_loss_before_that_is_no_number_does_not_reach_the_weights():
+    loop = make_loop(side=head)
+    before = [p.clone() for p in loop.networks[0].parameters()]
+    with pytest.raises(LossNotFinite, match=r"train, batch 1$"):
+        two_steps(loop, spoil=math.nan)
+    assert all(map(torch.equal, before, loop.networks[0].parameters()))
+
+
+def test_ranks_average_the_gradients_of_both_steps_and_there_are_no_others():
+    loop, asked = make_loop(side=head), []
+    everything, average = list(loop.networks[0].parameters()), loop.ranks.average
+
+    def watching(parameters, loss):
+        asked.append({id(p) for p in parameters})
+        assert asked[-1] == {id(p) for p in everything if p.grad is not None}
+        return average(parameters, loss)
+
+    loop.ranks.average = watching
+    two_steps(loop)
+    last = {id(p) for p in loop.networks[0].fc.parameters()}
+    assert asked == [last, {id(p) for p in everything}] * 3
+
+
+def test_a_restart_clears_both_states():
+    def adam(network):
+        return torch.optim.Adam(network.fc.parameters())
+
+    loop = make_loop(side=adam)
+    fresh = states(loop)
+    loop.fresh = lambda member, number: fresh[member]
+    two_steps(loop)
+    assert loop.sides[0].state
+    loop.restart(1)
+    assert not loop.sides[0].state and not loop.optimizers[0].state
+    assert unchanged(fresh[0], states(loop)[0])

@@ -25,7 +25,6 @@ from labeltrace.engine.device import make_fabric
 from labeltrace.engine.parallel import RankGone, Ranks, World, check_batches, world
 from labeltrace.engine.watch import open_watch
 from labeltrace.errors import InputError
-from labeltrace.learners import learners
 from labeltrace.learners.cross_entropy import CrossEntropySettings
 from labeltrace.models import build_model
 from labeltrace.scoring import Field, SampleMemory, ScorePass
@@ -236,7 +235,7 @@ def test_only_one_rank_writes(pair, alone):
     assert len(saved.metrics(pair[0] / "plain")) == ranks.EPOCHS
 
 
-@pytest.mark.parametrize("name", list(learners))
+@pytest.mark.parametrize("name", ranks.METHODS)
 def test_all_ranks_end_with_the_same_state(pair, name):
     first, second = (found["equal"][name] for found in pair[1])
     assert first == second
@@ -245,7 +244,7 @@ def test_all_ranks_end_with_the_same_state(pair, name):
 # What differs are means and mixtures within a rank's part of a batch, here eight samples. Measured over four seeds: all
 # learners agree on 98.9 % of the suggestions or more, 93.3 % of the decisions, and within 0.12 in mean cleanliness (two
 # seeds of one process differ by up to 39 % of the suggestions and 0.35).
-@pytest.mark.parametrize("name", list(learners))
+@pytest.mark.parametrize("name", ranks.METHODS)
 def test_two_ranks_judge_samples_as_one_does(pair, name, tmp_path):
     ranks.learner(name, tmp_path / "one", ranks.Plain, ranks.LONG)
     one, two = (read_samples(folder).to_pandas() for folder in (tmp_path / "one", pair[0] / name))

@@ -16,7 +16,6 @@ from labeltrace.learners import Cores
 from labeltrace.learners.cores import CoresSettings, label_margin, prior_loss
 from labeltrace.learners.dropping import kept_only
 from labeltrace.learners.settings import resolve
-from labeltrace.models.output import Output
 from labeltrace.scoring import Scores
 
 Z = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
@@ -26,19 +25,8 @@ AT_ONCE = {"start": 0, "ramp": 0}
 make = partial(toy.learner, Cores)
 
 
-class Fixed(torch.nn.Module):
-    """A network that says the same of every sample."""
-
-    def __init__(self, logits):
-        super().__init__()
-        self.logits = torch.nn.Parameter(logits.clone())
-
-    def forward(self, x):
-        return Output(self.logits.expand(len(x), -1), (x, x))
-
-
 def fixed(controller=None, logits=Z, **settings):
-    return make(controller, classes=4, networks=[Fixed(logits)], **settings)
+    return make(controller, classes=4, networks=[toy.Fixed(logits)], **settings)
 
 
 def batch(observed=None):

@@ -20,7 +20,7 @@ from labeltrace.learners import CrossSplit
 from labeltrace.learners.contrastive import nt_xent
 from labeltrace.learners.crosssplit import CrossSplitSettings
 from labeltrace.learners.divergence import label_divergence
-from labeltrace.learners.heads import Projected
+from labeltrace.learners.heads import NormProjected
 from labeltrace.learners.mixing import permutation
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
@@ -228,7 +228,7 @@ def test_running_statistics_move_with_each_forward_of_the_trained_network():
             x = self.norm(x)
             return Output(self.fc(x), (x,))
 
-    networks = [Projected(Normed(), 4, 16) for _ in range(2)]
+    networks = [NormProjected(Normed(), 4, 16) for _ in range(2)]
     learner = wide_ranges(make(networks=networks))
     networks[0].train()
     networks[1].eval()

@@ -69,7 +69,7 @@ def test_fines_settings_reach_the_selector():
     found = []
     for learner in (sharp, blurred, squared):
         learner.memory["observed"] = labels()
-        found.append(learner.fine(scores))
+        found.append(learner.posteriors(scores))
     assert not torch.allclose(found[0], found[1]) and not torch.allclose(found[0], found[2])
 
 

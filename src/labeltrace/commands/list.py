@@ -10,14 +10,14 @@ from rich.table import Table
 from labeltrace.commands.console import console, print_json
 from labeltrace.errors import InputError, nearest
 
-KINDS = ("learners", "controllers", "models", "datasets", "noises")
+KINDS = ("learners", "controllers", "plugins", "models", "datasets", "noises")
 
 
 def list_(
     kind: Annotated[str | None, typer.Argument(help=f"One of {', '.join(KINDS)} (default: all).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List what can be named: learners, controllers, models, datasets, noises.
+    """List what can be named: learners, controllers, plug-ins, models, datasets, noises.
 
     Example: labeltrace list learners
     """

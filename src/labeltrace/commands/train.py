@@ -44,6 +44,10 @@ def train(
     controller: Annotated[
         str | None, typer.Option(help="coupled (the base method) or trace; trace if none is given.")
     ] = None,
+    plugin: Annotated[
+        str | None,
+        typer.Option(help="Rival of TRACE to attach (labeltrace list plugins); the controller is then coupled."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Network (default: by the kind of data).")] = None,
     weights: Annotated[Path | None, typer.Option(help="Checkpoint file that the networks start from.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Length of the run; a shorter one shrinks the recipe.")] = None,
@@ -98,9 +102,9 @@ def train(
     flags = reading.given(
         data=data, root=root, subset=subset, noise=noise, rate=rate, noise_seed=noise_seed, noise_file=noise_file,
         foreign=foreign, foreign_root=foreign_root,
-        learner=learner, preset=preset, controller=controller, model=model, weights=weights, epochs=epochs,
-        epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, capture=capture, compile=compile,
-        tensorboard=tensorboard or None, read=read or None,
+        learner=learner, preset=preset, controller=controller, plugin=plugin, model=model, weights=weights,
+        epochs=epochs, epoch_samples=epoch_samples, seed=seed, device=device, precision=precision, capture=capture,
+        compile=compile, tensorboard=tensorboard or None, read=read or None,
     )  # fmt: skip
     with resumable() as place:
         from labeltrace.audit.summary import decision_counts
@@ -189,7 +193,8 @@ def _merge(overrides: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
             nested = overrides.setdefault(outer, {})
             if not isinstance(nested, dict):
                 raise InputError(
-                    f"--set {key}: {outer!r} is no record; nested keys are read.NAME, settings.NAME and trace.NAME"
+                    f"--set {key}: {outer!r} is no record; nested keys are read.NAME, settings.NAME, trace.NAME and "
+                    "plugin_settings.NAME"
                 )
             nested[inner] = value
         else:
@@ -201,15 +206,14 @@ def _run_name(config: Any) -> str:
     """A folder name that says what is run, e.g. digits-symmetric0.4-rolr+trace-s0."""
     from labeltrace.data import datasets
     from labeltrace.data.own.load import safe_name
-    from labeltrace.engine.plan import DEFAULT_CONTROLLER
-    from labeltrace.learners import learners
+    from labeltrace.engine.plan import default_controller
 
-    controller = config.controller or (DEFAULT_CONTROLLER if learners[config.learner].refurbishes else None)
+    added = (config.controller or default_controller(config), config.plugin)
     noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
     data = config.data if config.data in datasets else safe_name(Path(config.data))
     if config.noise_file is not None:
         noise = [safe_name(config.noise_file)]
-    return "-".join([data, *noise, config.learner + (f"+{controller}" if controller else ""), f"s{config.seed}"])
+    return "-".join([data, *noise, "+".join(filter(None, (config.learner, *added))), f"s{config.seed}"])
 
 
 def _check_outside(folder: Path, config: Any) -> None:

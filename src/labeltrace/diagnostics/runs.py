@@ -89,8 +89,8 @@ class Run:
 
     @property
     def method(self) -> str:
-        """Learner and controller, e.g. "rolr+trace"; the base method stands alone."""
-        return f"{self.config.learner}+trace" if self.config.controller == "trace" else self.config.learner
+        """Learner, controller and plug-in, e.g. "rolr+trace"; the base method stands alone."""
+        return self.config.method
 
     @cached_property
     def plan(self) -> Plan:

@@ -34,6 +34,7 @@ class RunConfig(BaseModel):
     learner: str = Field("rolr", description="training method by name")
     preset: str | None = Field(None, description="recipe of the learner (default: by the kind of data)")
     controller: str | None = Field(None, description="coupled (the base method) or trace (default, where one applies)")
+    plugin: str | None = Field(None, description="rival of TRACE to attach to the learner, by name (ct)")
     model: str | None = Field(None, description="network by name (default: by the kind of data)")
     weights: Path | None = Field(None, description="checkpoint file that the networks start from")
     epochs: int | None = Field(None, ge=1, description="length of the run (default: the recipe's; shorter shrinks it)")
@@ -50,6 +51,13 @@ class RunConfig(BaseModel):
     read: dict[str, Any] = Field(default_factory=dict, description="how files are read")
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the learner")
     trace: dict[str, Any] = Field(default_factory=dict, description="settings of TRACE")
+    plugin_settings: dict[str, Any] = Field(default_factory=dict, description="settings of the plug-in")
+
+    @property
+    def method(self) -> str:
+        """Learner, controller and plug-in in a word, e.g. rolr+trace or dividemix+ct; the base method stands alone."""
+        added = [self.controller if self.controller == "trace" else None, self.plugin]
+        return "+".join([self.learner, *(name for name in added if name is not None)])
 
     @property
     def own_files(self) -> Path | None:

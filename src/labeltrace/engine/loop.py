@@ -20,23 +20,17 @@ from labeltrace.data.draws import Draws
 from labeltrace.data.feed import Feed
 from labeltrace.engine.capture import Recorder
 from labeltrace.engine.course import BESIDE, Course
+from labeltrace.engine.history import History, LossNotFinite
 from labeltrace.engine.parallel import Ranks, World
 from labeltrace.engine.reporter import Reporter
-from labeltrace.learners.base import Outcome, Step
+from labeltrace.engine.update import Update, present
+from labeltrace.learners.base import Step
 from labeltrace.models.output import Output
 from labeltrace.scoring import SampleMemory, ScorePass, Scores, StructureSettings
 from labeltrace.scoring.relations import grouped_drift
 
 # Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
 SCORING, CHOOSING = 1_000_003, 1_000_033
-
-
-class LossNotFinite(RuntimeError):
-    """A loss, or the weights after a step, turned NaN or infinite."""
-
-    def __init__(self, label: str, batch: int) -> None:
-        super().__init__(f"{label}, batch {batch}")  # counted from 1
-        self.label, self.batch = label, batch
 
 
 def run_seed(*words: int) -> int:
@@ -73,6 +67,7 @@ class EngineLoop:
         ranks: among which batches and passes are shared out; None for this process alone.
         memory: of the learner, which the ranks bring together after each pass.
         companions: of the learner, likewise after each phase.
+        sides: one per network, see `Learner.side_optimizer`; none where it is empty.
     """
 
     def __init__(
@@ -97,8 +92,10 @@ class EngineLoop:
         ranks: Ranks | None = None,
         memory: SampleMemory | None = None,
         companions: Callable[[], dict[str, nn.Module]] = dict,
+        sides: Sequence[torch.optim.Optimizer | None] = (),
     ) -> None:
         self.fabric, self.networks, self.optimizers = fabric, networks, optimizers
+        self.sides = sides or [None] * len(networks)
         self.feed = Feed(train.inputs, fabric.device, workers)
         self.test_feed = None if test is None else Feed(test.inputs, fabric.device, workers)
         self.test_count = 0 if test is None else len(test)
@@ -108,7 +105,7 @@ class EngineLoop:
         self.ranks = ranks or Ranks(World(), fabric.device)
         self.memory, self.companions = memory, companions
         self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
-        for optimizer in optimizers:
+        for optimizer in present(optimizers, self.sides):
             for group in optimizer.param_groups:
                 if "capturable" in group:  # Adam and its kind keep their counters on the device
                     group["capturable"] = fabric.device.type == "cuda"
@@ -148,6 +145,7 @@ class EngineLoop:
         label: str,
         index: Tensor | None = None,
         beside: Tensor | None = None,
+        before: Step | None = None,
     ) -> None:
         """See `labeltrace.learners.base.Loop`."""
         phase, self.phase = self.phase, self.phase + 1
@@ -155,22 +153,36 @@ class EngineLoop:
             network.train(number in members)
         course, optimizers = Course(self.labels, self.feed.resident, passes), [self.optimizers[m] for m in members]
         parameters = [p for m in members for p in self.networks[m].parameters()]
+        updates = [Update(step, optimizers, parameters)]
+        if before is not None:
+            sides = present([self.sides[m] for m in members])
+            if not sides:
+                raise ValueError("before: a step was given, but no network in members has a side optimizer")
+            moved = [p for side in sides for group in side.param_groups for p in group["params"]]
+            updates.insert(0, Update(before, sides, moved, only=True))
         index, beside = self.ranks.same(index), self.ranks.same(beside)
         order = self._batches((self.seed, self.epoch, phase, 0), batch_size, drop_last, index)
         steps = len(order)
         if not steps:
             self.note(f"{label}: no sample to train on")
             return
-        history = _History(passes * steps, label)
+        history = History(passes * steps, label)
 
         def body() -> None:
-            for optimizer in optimizers:
-                optimizer.zero_grad(set_to_none=True)
-            outcome = step(course.batch())
-            self.fabric.backward(outcome.loss)
-            history.put(course.total, self.ranks.average(parameters, outcome.loss.detach()), outcome)
-            for optimizer in optimizers:
-                optimizer.step()
+            batch = course.batch()
+            losses: list[Tensor] = []
+            logs: dict[str, Tensor] = {}
+            for update in updates:
+                for optimizer in optimizers:
+                    optimizer.zero_grad(set_to_none=True)
+                outcome = update.step(batch)
+                self.fabric.backward(outcome.loss, inputs=update.parameters if update.only else None)
+                losses.append(self.ranks.average(update.parameters, outcome.loss.detach()))
+                logs |= outcome.logs
+                history.check(course.total, losses[-1])
+                for optimizer in update.optimizers:
+                    optimizer.step()
+            history.put(course.total, torch.stack(losses).sum(), logs)
             course.advance()
 
         with self.recorder.phase(body, passes * steps) as run:
@@ -201,9 +213,10 @@ class EngineLoop:
     def restart(self, number: int) -> None:
         """See `labeltrace.learners.base.Loop`."""
         assert self.fresh is not None
-        for member, (network, optimizer) in enumerate(zip(self.networks, self.optimizers, strict=True)):
+        for member, network in enumerate(self.networks):
             network.load_state_dict(self.fresh(member, number))
             self.ranks.copy_(network.state_dict().values())
+        for optimizer in present(self.optimizers, self.sides):
             optimizer.state.clear()
 
     def note(self, message: str) -> None:
@@ -348,38 +361,3 @@ class EngineLoop:
 def _first(output: Output, count: int) -> Output:
     """The first rows of an output, whose others fill a batch up."""
     return Output(output.logits[:count], tuple(feature[:count] for feature in output.features))
-
-
-class _History:
-    """What the steps of a phase came to: a table on the device, read once."""
-
-    def __init__(self, steps: int, label: str) -> None:
-        self.steps, self.label = steps, label
-        self.names: list[str] = []
-        self.table: Tensor | None = None
-
-    def put(self, place: Tensor, loss: Tensor, outcome: Outcome) -> None:
-        """Write the row `place` [1]; on a CPU a loss that is no number is refused before it reaches the weights."""
-        if loss.device.type == "cpu" and not math.isfinite(loss):
-            raise LossNotFinite(self.label, int(place) + 1)
-        if self.table is None:
-            self.names = list(outcome.logs)
-            self.table = torch.zeros(self.steps, 1 + len(self.names), device=loss.device)
-        row = torch.stack([loss.float(), *(outcome.logs[name].float() for name in self.names)])
-        self.table.index_copy_(0, place, row[None])
-
-    def loss(self, place: int) -> float:
-        """The loss of a step: waits for the device."""
-        assert self.table is not None
-        return float(self.table[place, 0])
-
-    def summary(self, ranks: Ranks) -> dict[str, float]:
-        """The means of the phase."""
-        assert self.table is not None
-        ranks.mean_([self.table])
-        table = self.table.cpu()
-        bad = (~torch.isfinite(table[:, 0])).nonzero()
-        if len(bad):
-            raise LossNotFinite(self.label, int(bad[0, 0]) + 1)
-        means = table.double().mean(0).tolist()
-        return {"loss": means[0], "steps": self.steps, **dict(zip(self.names, means[1:], strict=True))}

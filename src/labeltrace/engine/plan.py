@@ -35,6 +35,7 @@ from labeltrace.learners import Learner, learners
 from labeltrace.learners.settings import LearnerSettings, Preset, resolve
 from labeltrace.models import build_model, check_model, default_model, load_weights
 from labeltrace.models.inputs import LARGE_IMAGE, SMALL_IMAGE
+from labeltrace.plugins import plugins
 from labeltrace.validation import build
 
 CONTROLLERS = ("coupled", "trace")
@@ -83,7 +84,7 @@ def plan(
     Raises:
         InputError: a name that is not known, a value that does not fit, data that cannot be read.
     """
-    learner = learners[config.learner]
+    learner, plugin_settings = attached(config)
     if config.noise is None and config.rate:
         raise InputError(f"rate: {config.rate} given without a noise; say which: {', '.join(noises)}")
     if config.noise is not None:
@@ -155,12 +156,29 @@ def plan(
             "epochs": settings.epochs,
             "settings": dataclasses.asdict(settings),
             "trace": dataclasses.asdict(trace) if controller_name == "trace" else {},
+            "plugin_settings": plugin_settings,
         }
     )
     controller: Controller | None = None
     if controller_name is not None:
         controller = Trace(trace) if controller_name == "trace" else Coupled()
     return Plan(resolved, dataset, read, skipped, record, learner, settings, controller, trace, make_network)
+
+
+def attached(config: RunConfig) -> tuple[type[Learner], dict[str, Any]]:
+    """Return the learner of a run with its plug-in, and all settings of the latter.
+
+    Raises:
+        InputError: a name that is not known, a plug-in that does not attach to the learner, a setting it does not have.
+    """
+    learner = learners[config.learner]
+    if config.plugin is None:
+        if config.plugin_settings:
+            raise InputError("plugin_settings: settings given without a plug-in; say which: " + ", ".join(plugins))
+        return learner, {}
+    plugin = plugins[config.plugin]
+    settings = build(plugin.settings_type, config.plugin_settings, "plugin_settings")
+    return plugin(settings).attach(learner), dataclasses.asdict(settings)
 
 
 def _foreign_images(config: RunConfig, dataset: Dataset, read: ReadOptions) -> Callable[[str], Dataset]:
@@ -180,6 +198,13 @@ def _stated(read: ReadOptions) -> dict[str, Any]:
     return {name: str(_absolute(value)) if isinstance(value, Path) else value for name, value in given.items()}
 
 
+def default_controller(config: RunConfig) -> str | None:
+    """Return the controller of a run that names none: TRACE, or the base method where its rival is attached."""
+    if not learners[config.learner].refurbishes:
+        return None
+    return DEFAULT_CONTROLLER if config.plugin is None else "coupled"
+
+
 def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
     if config.controller is not None and config.controller not in CONTROLLERS:
         raise InputError(f"unknown controller {config.controller!r}: {nearest(config.controller, CONTROLLERS)}")
@@ -187,7 +212,7 @@ def _controller(config: RunConfig, learner: type[Learner]) -> str | None:
         if config.controller is not None or config.trace:
             raise InputError(f"{learner.name} has no refurbishment step, so it takes no controller; leave it out")
         return None
-    name = config.controller or DEFAULT_CONTROLLER
+    name = config.controller or default_controller(config)
     if config.trace and name != "trace":
         raise InputError(f"trace: settings of TRACE given, but the controller is {name!r}; say controller: trace")
     return name

@@ -24,13 +24,15 @@ from labeltrace.engine.config import WHERE, RunConfig, dump_config, load_config
 from labeltrace.engine.device import device_name, make_fabric
 from labeltrace.engine.ending import Diverged, Interrupted, Judgement, RankDied, Trained, are_saved
 from labeltrace.engine.folder import RunFolder, finite
-from labeltrace.engine.loop import EngineLoop, LossNotFinite, run_seed
+from labeltrace.engine.history import LossNotFinite
+from labeltrace.engine.loop import EngineLoop, run_seed
 from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
 from labeltrace.engine.plan import OWN, Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
 from labeltrace.engine.start import check_data, write_start
 from labeltrace.engine.tensorboard import TensorBoard, writer_type
+from labeltrace.engine.update import present
 from labeltrace.errors import InputError
 from labeltrace.learners import Learner
 from labeltrace.models import load_weights
@@ -116,6 +118,7 @@ class Training:
         self.folder, self.plan, self.fabric, self.reporter = folder, planned, fabric, reporter
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
+        self.sides: list[torch.optim.Optimizer | None] = []
         looks = settings.epochs * (config.epoch_samples or len(dataset.train))
         compiled = config.compile if config.compile is not None else looks >= WORTH
         compiled = compiled and can_compile(fabric.device)
@@ -126,10 +129,13 @@ class Training:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             if compiled:
                 compile_network(network)
-            network, optimizer = self.fabric.setup(network, planned.learner.optimizer(settings, network.parameters()))
+            optimizer = planned.learner.optimizer(settings, network.parameters())
+            side = planned.learner.side_optimizer(settings, network)
+            network, optimizer, *others = self.fabric.setup(network, *present([optimizer, side]))
             self.ranks.copy_(network.state_dict().values())  # a user's network may not be drawn from our seed
             self.networks.append(network)
             self.optimizers.append(optimizer)
+            self.sides.append(others[0] if others else None)
         torch.manual_seed(run_seed(config.seed, len(self.networks)))
         fields = planned.learner.fields(settings, dataset.num_classes)
         self.memory = SampleMemory(len(dataset.train), fields, self.fabric.device)
@@ -156,6 +162,7 @@ class Training:
             ranks=self.ranks,
             memory=self.memory,
             companions=self.learner.companions,
+            sides=self.sides,
         )
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
@@ -266,7 +273,7 @@ class Training:
     def _headline(self, done: int) -> str:
         """One line that says what is about to run, and where."""
         config = self.plan.config
-        method = config.learner if config.controller is None else f"{config.learner} + {config.controller}"
+        method = " + ".join(filter(None, (config.learner, config.controller, config.plugin)))
         size = f"{len(self.plan.dataset.train):,} samples, {self.plan.dataset.num_classes} classes"
         if self.plan.skipped:
             left_out = f"{len(self.plan.skipped)} bad image{'s' if len(self.plan.skipped) > 1 else ''} left out"
@@ -280,7 +287,7 @@ class Training:
         """Train and test one epoch; return its record."""
         started = time.perf_counter()
         loop, train, test = self.loop, self.plan.dataset.train, self.plan.dataset.test
-        for optimizer in self.optimizers:
+        for optimizer in present(self.optimizers, self.sides):
             self.learner.tune(optimizer, epoch)
         loop.begin(epoch)
         record: dict[str, Any] = {"epoch": epoch, "lr": self.learner.learning_rate(epoch)}
@@ -339,11 +346,13 @@ class Training:
 
     def _state(self, epochs_done: int) -> dict[str, Any]:
         cuda = torch.cuda.get_rng_state(self.fabric.device) if self.fabric.device.type == "cuda" else None
+        sides = [optimizer.state_dict() for optimizer in present(self.sides)]
         return {
             "format": FORMAT,
             "epoch": epochs_done,
             "networks": [network.state_dict() for network in self.networks],
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            **({"sides": sides} if sides else {}),
             "memory": self.memory.state_dict(),
             "companions": {name: module.state_dict() for name, module in self.learner.companions().items()},
             "generators": {"cpu": torch.get_rng_state(), "cuda": cuda},
@@ -363,6 +372,8 @@ class Training:
                 network.load_state_dict(saved)
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(saved)
+            for side, saved in zip(present(self.sides), state.get("sides", []), strict=True):
+                side.load_state_dict(saved)
             self.memory.load_state_dict(state["memory"])
             for name, module in self.learner.companions().items():
                 module.load_state_dict(state["companions"][name])

@@ -12,6 +12,7 @@ from typing import Any
 from labeltrace.control import TraceConfig
 from labeltrace.control.schedule import shrink
 from labeltrace.engine.config import RunConfig
+from labeltrace.engine.plan import attached
 from labeltrace.errors import InputError
 from labeltrace.experiments.tables import TABLES, Cell, load_table
 from labeltrace.learners import learners
@@ -65,7 +66,8 @@ def config_of(
         trace = dataclasses.asdict(build(TraceConfig, asked, cell.id))
     resolved = {"preset": known[0], "epochs": settings.epochs, "seed": seed, "trace": trace}
     where = {"root": root, "device": device, "weights": weights if cell.pretrained else None}
-    return build(RunConfig, {**run, **resolved, "settings": dataclasses.asdict(settings), **where}, cell.id)
+    config = build(RunConfig, {**run, **resolved, "settings": dataclasses.asdict(settings), **where}, cell.id)
+    return config.model_copy(update={"plugin_settings": attached(config)[1]})
 
 
 def config_hash(config: RunConfig) -> str:
@@ -77,7 +79,8 @@ def config_hash(config: RunConfig) -> str:
     >>> config_hash(config_of(null, 100, seed=0)) == config_hash(config_of(only, 100, seed=42))
     True
     """
-    values = config.model_dump(mode="json", include=set(IDENTITY)) | {"pretrained": config.weights is not None}
+    named = () if config.plugin is None else ("plugin", "plugin_settings")
+    values = config.model_dump(mode="json", include={*IDENTITY, *named}) | {"pretrained": config.weights is not None}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -243,7 +243,9 @@ def _method(line: Line) -> str:
 
     standard, given = vars(TraceConfig()), line["trace"] or {}
     changed = [f"{k} {v}" for k, v in given.items() if k not in EPOCHS_OF_TRACE and standard.get(k) != v]
-    name = line["learner"] + ("+trace" if line["controller"] == "trace" else "")
+    name = "+".join(
+        filter(None, (line["learner"], "trace" if line["controller"] == "trace" else "", line.get("plugin")))
+    )
     return ", ".join([name, *changed])
 
 

@@ -240,7 +240,7 @@ def _runs(lines: Sequence[Line]) -> str:
         return f"{title}\nNone yet.\n"
     rows = []
     for line in lines:
-        method = line["learner"] + (f"+{line['controller']}" if line["controller"] else "")
+        method = "+".join(filter(None, (line["learner"], line["controller"], line.get("plugin"))))
         made = line["noise"]
         noise = "own" if made is None else f"{made['kind']} {made['nominal']:g}, actual {made['actual']:.4f}"
         row = [f"`{line['id']}`", line["data"], noise, f"`{line['noise_sha256'][:12]}`", method, str(line["seed"])]

@@ -80,7 +80,7 @@ def plan_runs(
         config = group[0][1]
         name = run_name(config, key[0])
         state = DONE if key in finished else HALF if RunFolder(out / name).config.exists() else FRESH
-        each = known.get(_kind(config.data, str(config.model), config.learner, config.controller))
+        each = known.get(_kind(config.data, str(config.model), config.learner, config.controller, config.plugin))
         seconds = None if each is None else each * (config.epochs or 0)
         planned.append(Planned(name, config, tuple(cell for cell, _ in group), state, seconds))
     return planned
@@ -95,7 +95,7 @@ def never_starts(config: RunConfig) -> bool:
 def run_name(config: RunConfig, config_sha256: str) -> str:
     """Return the folder's name: what people look for, and enough of the hash to tell variants apart."""
     noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
-    method = config.learner + (f"+{config.controller}" if config.controller else "")
+    method = "+".join(filter(None, (config.learner, config.controller, config.plugin)))
     return "-".join([config.data, *noise, method, f"e{config.epochs}", f"s{config.seed}", config_sha256[:8]])
 
 
@@ -103,7 +103,7 @@ def seconds_per_epoch(lines: Sequence[Line], bench: Path | None) -> dict[tuple[s
     """Return kind of run → seconds of an epoch: as benchmarked on a GPU, else as finished runs took them."""
     seen: dict[tuple[str, ...], list[float]] = {}
     for line in lines:
-        kind = _kind(line["data"], line["model"], line["learner"], line["controller"])
+        kind = _kind(line["data"], line["model"], line["learner"], line["controller"], line.get("plugin"))
         seen.setdefault(kind, []).append(line["seconds"] / line["epochs"])
     found = {kind: median(values) for kind, values in seen.items()}
     if bench is not None and bench.exists():
@@ -116,6 +116,7 @@ def seconds_per_epoch(lines: Sequence[Line], bench: Path | None) -> dict[tuple[s
     return found
 
 
-def _kind(data: str, model: str, learner: str, controller: str | None) -> tuple[str, ...]:
+def _kind(data: str, model: str, learner: str, controller: str | None, plugin: str | None = None) -> tuple[str, ...]:
     """Runs of one kind take the same time; all CIFARs have 50,000 images."""
-    return ("cifar" if data.startswith("cifar") else data, model, learner, "trace" if controller == "trace" else "")
+    added = "+".join(filter(None, ("trace" if controller == "trace" else None, plugin)))
+    return ("cifar" if data.startswith("cifar") else data, model, learner, added)

@@ -75,6 +75,8 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
         "learner": config.learner,
         "preset": config.preset,
         "controller": config.controller,
+        "plugin": config.plugin,
+        "plugin_settings": config.plugin_settings,
         "trace": config.trace,
         "model": config.model,
         "epochs": config.epochs,

@@ -235,7 +235,7 @@ class ANNE(Learner):
         s = self.settings
         if s.lr_schedule == "steps":
             return dropped(s.lr, s.lr_factor, epoch, s.lr_drop, s.lr_drop_again)
-        return cosine(s.lr, s.lr_floor, epoch, s.epochs)
+        return cosine(s.lr, s.lr * s.lr_floor, epoch, s.epochs)
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """Decide which samples are kept and with which label, then train."""

@@ -75,6 +75,7 @@ class Loop(Protocol):
         label: str,
         index: Tensor | None = None,
         beside: Tensor | None = None,
+        before: Step | None = None,
     ) -> None:
         """Run `step` over samples in shuffled batches of one size and descend its loss.
 
@@ -92,6 +93,8 @@ class Loop(Protocol):
                 list trains nothing.
             beside: a second list; each step also gets a batch of it, which starts anew when the list is used up. With
                 an empty list `Batch.beside` is None.
+            before: a step on the same batch that comes first. Its gradients reach what the members' side optimizers
+                move, and nothing else; the losses of the two are logged as one sum, their other numbers side by side.
         """
 
     def score(self, view: str = "plain") -> Scores:
@@ -101,7 +104,7 @@ class Loop(Protocol):
         """Return the numbers of the samples that this epoch is about, ascending: all, unless the run takes some."""
 
     def restart(self, number: int) -> None:
-        """Give every network fresh weights, the `number`-th set, and its optimizer a fresh state."""
+        """Give every network fresh weights, the `number`-th set, and its optimizers a fresh state."""
 
     def note(self, message: str) -> None:
         """Say something that a person should know; it stands in the epoch's record and in the log."""
@@ -165,8 +168,16 @@ class Learner(ABC):
             parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
 
+    @classmethod
+    def side_optimizer(cls, settings: LearnerSettings, network: nn.Module) -> torch.optim.Optimizer | None:
+        """Return an optimizer of its own for some of a network's parameters, or None.
+
+        It moves them by the steps that `Loop.train` is given as `before`; the network's optimizer moves them too.
+        """
+        return None
+
     def tune(self, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-        """Set an optimizer for an epoch: its learning rate."""
+        """Set an optimizer, of a network or of its side, for an epoch: its learning rate."""
         for group in optimizer.param_groups:
             group["lr"] = self.learning_rate(epoch)
 

@@ -288,12 +288,16 @@ class Cores(Learner):
             return (margin >= 0).to(margin.dtype)
         return torch.sigmoid(self.settings.clean_scale * margin)
 
+    def margin(self, logits: Tensor, batch: Batch) -> Tensor:
+        """What the sieve asks of a batch [B]: from 0 on a sample is kept."""
+        return label_margin(logits, batch.observed)
+
     def step(self, epoch: int | Tensor, beta: float | Tensor, batch: Batch) -> Outcome:
         """L = Σ_i v_i (ℓ_i,y − β Σ_c π_c ℓ_i,c) / Σ_i v_i; a controller replaces the first term's label and weight."""
         weak = self.views.weak(batch.inputs, batch.draws)
         output = self.networks[0](weak)
         logits = output.logits.float()
-        margin = label_margin(logits.detach(), batch.observed)
+        margin = self.margin(logits.detach(), batch)
         kept = (margin >= 0) | (epoch < 0)  # in warm-up every sample
         self.memory["kept"][batch.index] = torch.where(kept, batch.observed, -1).int()
         self.idle += ~kept.any()

@@ -48,7 +48,7 @@ from labeltrace.data.views import POLICIES
 from labeltrace.learners.base import Batch, Loop, Outcome, learners
 from labeltrace.learners.contrastive import nt_xent
 from labeltrace.learners.divergence import class_normalised, class_ranges, label_divergence
-from labeltrace.learners.heads import Projected, last_width
+from labeltrace.learners.heads import NormProjected, last_width
 from labeltrace.learners.mixing import BetaWeight, mix, permutation
 from labeltrace.learners.pair import Pair, PairSettings, votes_of
 from labeltrace.learners.rates import cosine
@@ -194,7 +194,7 @@ class CrossSplit(Pair):
     def extend(cls, settings: LearnerSettings, network: nn.Module, sample: Tensor) -> nn.Module:
         """Add the projection, as wide as the network's last feature asks for."""
         assert isinstance(settings, CrossSplitSettings)
-        return Projected(network, last_width(network, sample), settings.head_width)
+        return NormProjected(network, last_width(network, sample), settings.head_width)
 
     @cached_property
     def mixing_weight(self) -> BetaWeight:
@@ -209,7 +209,8 @@ class CrossSplit(Pair):
 
     def learning_rate(self, epoch: int) -> float:
         """Fall by a cosine over the run, warm-up included."""
-        return cosine(self.settings.lr, self.settings.lr_floor, epoch, self.settings.epochs)
+        s = self.settings
+        return cosine(s.lr, s.lr * s.lr_floor, epoch, s.epochs)
 
     def gamma(self, epoch: int | Tensor) -> float | Tensor:
         """Return γ of an epoch, counted from the end of warm-up: it rises twice."""

@@ -39,7 +39,7 @@ from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
 from labeltrace.learners.dropping import where
 from labeltrace.learners.mixing import BetaWeight, mix, mix_among
-from labeltrace.learners.rates import dropped
+from labeltrace.learners.rates import dropped, falling
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import generalised_cross_entropy
 from labeltrace.scoring import Field, Scores
@@ -242,9 +242,7 @@ class DISC(Learner):
     def adam_plan(self, epoch: int) -> tuple[float, float]:
         """Return Adam's (rate, first moment β1) as planned for an epoch; the code applies it after that epoch."""
         s = self.settings
-        if epoch < s.lr_fall:
-            return s.lr, 0.9
-        return s.lr * (s.epochs - epoch) / max(s.epochs - s.lr_fall, 1), 0.1
+        return falling(s.lr, epoch, s.lr_fall, s.epochs), 0.9 if epoch < s.lr_fall else 0.1
 
     def epoch(self, loop: Loop, epoch: int) -> None:
         """Train on the sets of the epoch before, then choose those of the next one."""

@@ -61,7 +61,7 @@ def where(mask: Tensor, late: Supervision, early: Supervision) -> Supervision:
     )
 
 
-def smallest(values: Tensor, count: Tensor) -> Tensor:
+def smallest(values: Tensor, count: int | Tensor) -> Tensor:
     """Mark the `count` smallest of values [B]; of equal ones the first.
 
     >>> smallest(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(2))

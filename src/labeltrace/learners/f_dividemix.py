@@ -97,16 +97,11 @@ class FDivideMix(DivideMix):
         self.memory["observed"] = loop.labels
         super().epoch(loop, epoch)
 
-    def posterior(self, scores: Scores, chosen: Tensor) -> Tensor:
-        """Return [2, n] FINE's posterior of each network, on its own features."""
-        return self.fine(scores)[:, chosen]
+    def posteriors(self, scores: Scores) -> Tensor:
+        """Return [2, N] FINE's, each network's on its own features; NaN at samples that the pass did not look at.
 
-    def cleanliness(self, scores: Scores) -> Tensor:
-        """Return [N] FINE's posterior, averaged over the networks."""
-        return self.fine(scores).mean(0)
-
-    def fine(self, scores: Scores) -> Tensor:
-        """Return [2, N] FINE's posteriors of a pass, NaN at samples that it did not look at; made once per pass."""
+        They are made once per pass.
+        """
         if self._judged is not None and self._judged[0]() is scores:
             return self._judged[1]
         s, observed = self.settings, self.memory["observed"]

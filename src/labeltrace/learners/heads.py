@@ -1,7 +1,8 @@
-"""Heads on a network's last feature: a projection (SimCLR's use), and a prediction of another view's (SimSiam's)."""
+"""Heads on a network's last feature: a projection, perhaps with a prediction of another view's (SimSiam's shape)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -62,6 +63,75 @@ class Headed(nn.Module):
 
 
 class Projected(nn.Module):
+    """A classifier with a projection of its last feature: linear, ReLU, linear (SimCLR's shape).
+
+    Args:
+        body: returns `Output`.
+        width: of its last feature, and of the hidden layer.
+        outputs: of the projection.
+        classifier: names of the body's parameters behind that feature, see `behind_feature`.
+
+    >>> import torch
+    >>> from labeltrace.models import build_model
+    >>> network = Projected(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 8, ["fc.weight", "fc.bias"])
+    >>> logits, projected = network(torch.zeros(3, 4), branch="both")
+    >>> logits.shape, projected.shape, [p.shape for p in network.classifier_parameters()]
+    (torch.Size([3, 2]), torch.Size([3, 8]), [torch.Size([2, 128]), torch.Size([2])])
+    """
+
+    def __init__(self, body: nn.Module, width: int, outputs: int, classifier: Sequence[str]) -> None:
+        super().__init__()
+        self.body, self.classifier = body, tuple(classifier)
+        self.project = nn.Sequential(nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, outputs))
+
+    def forward(self, x: Tensor, branch: str = "classify") -> Output | Tensor | tuple[Tensor, Tensor]:
+        """Return the body's output, the projection ("project"), or logits and projection ("both")."""
+        output: Output = self.body(x)
+        if branch == "classify":
+            return output
+        projected: Tensor = self.project(last_feature(output))
+        if branch == "project":
+            return projected
+        if branch == "both":
+            return output.logits, projected
+        raise ValueError(f"unknown branch {branch!r}: known are classify, project, both")
+
+    def classifier_parameters(self) -> list[nn.Parameter]:
+        """Return what stands between the last feature and the logits: the classifier alone."""
+        return [self.body.get_parameter(name) for name in self.classifier]
+
+
+def behind_feature(network: nn.Module, sample: Tensor) -> tuple[int, list[str]]:
+    """Return the width of a network's last feature, and the names of the parameters that only its logits depend on.
+
+    Args:
+        network: returns `Output`.
+        sample: [2, …] inputs; they are seen in eval mode.
+
+    >>> import torch
+    >>> from labeltrace.models import build_model
+    >>> behind_feature(build_model("mlp", num_classes=2, input_shape=(4,)), torch.zeros(2, 4))
+    (128, ['fc.weight', 'fc.bias'])
+    """
+    mode = network.training
+    with torch.enable_grad():
+        output = network.eval()(sample)
+    network.train(mode)
+    feature = last_feature(output)
+    early, late = (_reached(network, values) for values in (feature, output.logits))
+    return feature.shape[1], [name for name in late if name not in early]
+
+
+def _reached(network: nn.Module, values: Tensor) -> list[str]:
+    """The names of the parameters that `values` depend on."""
+    named = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    if not named or not values.requires_grad:
+        return []
+    found = torch.autograd.grad(values.sum(), list(named.values()), retain_graph=True, allow_unused=True)
+    return [name for name, gradient in zip(named, found, strict=True) if gradient is not None]
+
+
+class NormProjected(nn.Module):
     """A classifier with a linear projection of its last feature, batch-normalised, for contrasting views.
 
     Args:
@@ -71,7 +141,7 @@ class Projected(nn.Module):
 
     >>> import torch
     >>> from labeltrace.models import build_model
-    >>> network = Projected(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 8)
+    >>> network = NormProjected(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 8)
     >>> x = torch.zeros(3, 4)
     >>> network(x).logits.shape, network(x, branch="project").shape
     (torch.Size([3, 2]), torch.Size([3, 8]))

@@ -65,10 +65,18 @@ class Pair(Learner):
         self.memory["posterior"][chosen] = self.posterior(scores, chosen).T
         self.keep_structure(scores, chosen)
 
+    def posteriors(self, scores: Scores) -> Tensor:
+        """Return [2, N] how clean each network holds each label by this pass alone."""
+        return scores.posterior
+
+    def cleanliness(self, scores: Scores) -> Tensor:
+        """Return [N] the mean of both networks' posteriors."""
+        return self.posteriors(scores).mean(0)
+
     def posterior(self, scores: Scores, chosen: Tensor) -> Tensor:
         """Return [2, n] how clean each network holds the labels of the samples `chosen` [n]."""
         if self.settings.loss_window == 1:
-            return scores.posterior[:, chosen]
+            return self.posteriors(scores)[:, chosen]
         history = self.memory["losses"]
         history[chosen], posterior = window_posterior(history[chosen], scores.loss[:, chosen])
         return posterior

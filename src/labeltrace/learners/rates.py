@@ -14,6 +14,15 @@ def dropped(lr: float, factor: float, epoch: int, *drops: int) -> float:
     return float(lr * factor ** sum(epoch >= drop for drop in drops))
 
 
+def falling(lr: float, epoch: int, first: int, epochs: int) -> float:
+    """Return a rate that stays as it is until epoch `first`, and from there falls on a line that ends at 0 at `epochs`.
+
+    >>> [round(falling(0.1, t, first=8, epochs=10), 6) for t in (7, 8, 9)]
+    [0.1, 0.1, 0.05]
+    """
+    return lr if epoch < first else lr * (epochs - epoch) / max(epochs - first, 1)
+
+
 def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) -> float:
     """Return a rate that is multiplied by `factor` at epoch `first`, and then every `again` epochs (0: never again).
 
@@ -25,11 +34,12 @@ def stepped(lr: float, factor: float, epoch: int, first: int, again: int = 0) ->
     return lr * factor ** (1 + ((epoch - first) // again if again else 0))
 
 
-def cosine(lr: float, floor: float, epoch: int, epochs: int) -> float:
-    """Return a rate that falls from `lr` to the share `floor` of it along half a cosine over `epochs`.
+def cosine(lr: float, floor: float, epoch: int, period: int) -> float:
+    """Return floor + (lr − floor) · (1 + cos(π·epoch/period))/2: from `lr` at epoch 0 to `floor` after `period` epochs.
 
-    >>> [round(cosine(0.1, 0.02, t, 300), 5) for t in (0, 10, 150, 300)]
-    [0.1, 0.09973, 0.051, 0.002]
+    For warm restarts give the epoch modulo the period.
+
+    >>> [round(cosine(0.02, 0.001, t % 10, 10), 6) for t in (0, 5, 9, 10)]
+    [0.02, 0.0105, 0.001465, 0.02]
     """
-    least = lr * floor
-    return least + (lr - least) * (1 + math.cos(math.pi * epoch / epochs)) / 2
+    return floor + (lr - floor) * (1 + math.cos(math.pi * epoch / period)) / 2

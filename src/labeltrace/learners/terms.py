@@ -90,6 +90,56 @@ def generalised_cross_entropy(logits: Tensor, labels: Tensor, q: float) -> Tenso
     return (1 - p**q) / q
 
 
+def reverse_cross_entropy(logits: Tensor, labels: Tensor, zero: float = 1e-4) -> Tensor:
+    """Return −Σ_c p_c log ē_c of each row [B], ē the one-hot label with `zero` for its zeros (Wang et al., ICCV 2019).
+
+    As log ē_y = 0 that is −A·(1 − p_y) with A = log `zero`: the mean absolute error times −A/2.
+
+    Args:
+        logits: [B, C].
+        labels: [B].
+        zero: what a zero of the one-hot label is replaced by; it multiplies the weight of this term.
+
+    >>> reverse_cross_entropy(torch.tensor([[0.6, 0.4]]).log(), torch.tensor([0]))
+    tensor([3.6841])
+    """
+    p = logits.float().softmax(1).gather(1, labels[:, None])[:, 0]
+    return -math.log(zero) * (1 - p)
+
+
+def clamped_softmax(logits: Tensor, least: float = 1e-4) -> Tensor:
+    """Return softmax(logits) [B, C] clamped to [least, 1 − least]; no gradient passes where it is clamped.
+
+    >>> clamped_softmax(torch.tensor([[0.0, 20.0]]))
+    tensor([[1.0000e-04, 9.9990e-01]])
+    """
+    return logits.float().softmax(1).clamp(least, 1 - least)
+
+
+def temporal_target(target: Tensor, probabilities: Tensor, beta: float) -> Tensor:
+    """Return β·T + (1 − β)·p/Σ_c p_c of rows [B, C] (Liu et al., NeurIPS 2020); from T = 0, n of them sum to 1 − β^n.
+
+    >>> temporal_target(torch.zeros(1, 2), torch.tensor([[0.6, 0.4]]), 0.7)
+    tensor([[0.1800, 0.1200]])
+    """
+    return beta * target + (1 - beta) * probabilities / probabilities.sum(1, keepdim=True)
+
+
+def early_learning_penalty(target: Tensor, probabilities: Tensor) -> Tensor:
+    """Return mean_i log(1 − ⟨T_i, p_i⟩), a scalar ≤ 0 that falls as p moves towards T (Liu et al., NeurIPS 2020).
+
+    Its gradient with respect to logits is p_k (s − T_k)/(1 − s) with s = ⟨T, p⟩.
+
+    Args:
+        target: [B, C] without gradient.
+        probabilities: [B, C], clamped below 1: the logarithm of 0 is near where T and p are certain of one class.
+
+    >>> early_learning_penalty(torch.tensor([[0.18, 0.12]]), torch.tensor([[0.6, 0.4]]))
+    tensor(-0.1696)
+    """
+    return (1 - (target * probabilities).sum(1)).log().mean()
+
+
 def loss_window(history: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
     """Push an epoch's losses, each network's brought to [0, 1], into a window and return it with its mean [M, N].
 
