@@ -105,10 +105,11 @@ class Loop:
         scores: what a scoring pass finds.
         labels: observed classes; those of 20 samples unless told.
         some: the samples that an epoch is about; all unless told.
+        seed: of the run.
     """
 
-    def __init__(self, *batches, scores=None, labels=None, some=None):
-        self.batches, self.scores = batches, scores
+    def __init__(self, *batches, scores=None, labels=None, some=None, seed=0):
+        self.batches, self.scores, self.seed = batches, scores, seed
         self.labels = torch.arange(20) % 3 if labels is None else labels
         self.some = torch.arange(len(self.labels)) if some is None else some
         self.calls, self.outcomes, self.views, self.restarts, self.notes = [], [], [], [], []

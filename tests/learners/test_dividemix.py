@@ -444,13 +444,6 @@ def test_structure_of_the_training_batch_is_the_trained_networks():
     assert structure.shape == (B,) and 0 <= float(structure.min()) < float(structure.max()) <= 1
 
 
-def test_votes_say_whether_the_scoring_pass_agreed():
-    learner = make()
-    learner.memory["agree"] = torch.arange(20) % 2 == 0
-    one, two = learner.votes(torch.tensor([4, 5]))
-    assert (one.argmax(1) == two.argmax(1)).tolist() == [True, False]
-
-
 def test_a_sample_that_nothing_speaks_for_keeps_its_guess():
     learner = make(Trace(structure=False, rho=1e4, **STARTED))
     learner.memory["posterior"] = torch.zeros(20, 2)

@@ -5,8 +5,8 @@ import torch
 from sklearn.mixture import GaussianMixture
 
 import toy
-from labeltrace.learners import DivideMix, FDivideMix, RoLR
-from labeltrace.learners.pair import Pair
+from labeltrace.learners import CrossSplit, DivideMix, FDivideMix, RoLR
+from labeltrace.learners.pair import Pair, votes_of
 from labeltrace.learners.terms import window_posterior
 from labeltrace.scoring import Scores
 
@@ -55,5 +55,17 @@ def test_a_window_of_equal_losses_counts_as_clean():
 
 
 def test_pairs_share_their_warm_up():
-    for learner in (RoLR, DivideMix, FDivideMix):
+    for learner in (RoLR, DivideMix, FDivideMix, CrossSplit):
         assert learner.warmup_step is Pair.warmup_step and learner.warm_up is Pair.warm_up
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_votes_say_whether_the_scoring_pass_agreed(classes):
+    one, two = votes_of(torch.tensor([True, False]), classes)
+    assert (one.argmax(1) == two.argmax(1)).tolist() == [True, False]
+    assert one.shape == two.shape == (2, classes)
+
+
+def test_with_one_class_everybody_agrees():
+    one, two = votes_of(torch.tensor([True, False]), 1)
+    assert torch.equal(one, two) and one.eq(1).all()

@@ -6,6 +6,7 @@ from labeltrace.learners.co_learning import CoLearning
 from labeltrace.learners.co_teaching import CoTeaching
 from labeltrace.learners.cores import Cores
 from labeltrace.learners.cross_entropy import CrossEntropy
+from labeltrace.learners.crosssplit import CrossSplit
 from labeltrace.learners.disc import DISC
 from labeltrace.learners.dividemix import DivideMix
 from labeltrace.learners.elr import ELR
@@ -29,6 +30,7 @@ __all__ = [
     "CoTeaching",
     "Cores",
     "CrossEntropy",
+    "CrossSplit",
     "DivideMix",
     "FDivideMix",
     "JoCoR",

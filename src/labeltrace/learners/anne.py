@@ -44,7 +44,7 @@ from labeltrace.control.evidence import Supervision, one_hot
 from labeltrace.data.draws import Draws
 from labeltrace.learners.balanced import balanced_repeats
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome, learners
-from labeltrace.learners.heads import Headed, feature_consistency, last_feature
+from labeltrace.learners.heads import Headed, feature_consistency, last_width
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
 from labeltrace.learners.rates import cosine, dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
@@ -223,10 +223,7 @@ class ANNE(Learner):
     def extend(cls, settings: LearnerSettings, network: nn.Module, sample: Tensor) -> nn.Module:
         """Add the two heads, as wide as the network's last feature asks for."""
         assert isinstance(settings, ANNESettings)
-        mode = network.training
-        with torch.no_grad():
-            width = last_feature(network.eval()(sample)).shape[1]
-        return Headed(network.train(mode), width, settings.head_hidden, settings.head_width)
+        return Headed(network, last_width(network, sample), settings.head_hidden, settings.head_width)
 
     @property
     def score_view(self) -> str:

@@ -58,9 +58,11 @@ class Loop(Protocol):
 
     Attributes:
         labels: [N] observed classes of the training set, on the device.
+        seed: of the run, for draws that belong to no step.
     """
 
     labels: Tensor
+    seed: int
 
     def train(
         self,

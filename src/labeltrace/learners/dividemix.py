@@ -44,7 +44,7 @@ from labeltrace.control.schedule import ramp
 from labeltrace.learners.base import Batch, Loop, Outcome, learners
 from labeltrace.learners.dropping import takes_over
 from labeltrace.learners.mixing import BetaWeight, mix, mixed_cross_entropy, permutation
-from labeltrace.learners.pair import Pair, PairSettings
+from labeltrace.learners.pair import Pair, PairSettings, votes_of
 from labeltrace.learners.rates import dropped
 from labeltrace.learners.settings import LearnerSettings, Preset, setting
 from labeltrace.learners.terms import prior_penalty, sharpen, squared_error
@@ -329,7 +329,7 @@ class DivideMix(Pair):
                 observed=observed,
                 pseudo=self.sharpen(own),
                 clean=clean,
-                votes=self.votes(batch.index),
+                votes=votes_of(self.memory["agree"][batch.index], self.num_classes),
                 structure=self.structure(batch.index, [output.features for output in outputs], clean),
                 epoch=epoch,
             )
@@ -359,15 +359,6 @@ class DivideMix(Pair):
     def two_views(self, batch: Batch) -> list[Tensor]:
         """Return two independent weak views of a batch."""
         return [self.views.weak(batch.inputs, batch.draws.fork(number)) for number in (0, 1)]
-
-    def votes(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two one-hot votes [B, C] that differ where the networks named different classes in the scoring pass.
-
-        The pass keeps whether they agree, not whom they named.
-        """
-        same = torch.zeros_like(index)
-        other = (~self.memory["agree"][index]).long() % self.num_classes
-        return one_hot(same, self.num_classes), one_hot(other, self.num_classes)
 
     def trace_orders(self, epoch: int | Tensor) -> bool | Tensor:
         """Say whether TRACE's own target stands at this epoch: only once it has started."""

@@ -131,6 +131,46 @@ def _reached(network: nn.Module, values: Tensor) -> list[str]:
     return [name for name, gradient in zip(named, found, strict=True) if gradient is not None]
 
 
+class NormProjected(nn.Module):
+    """A classifier with a linear projection of its last feature, batch-normalised, for contrasting views.
+
+    Args:
+        body: returns `Output`.
+        width: of its last feature.
+        outputs: of the projection.
+
+    >>> import torch
+    >>> from labeltrace.models import build_model
+    >>> network = NormProjected(build_model("mlp", num_classes=2, input_shape=(4,)), 128, 8)
+    >>> x = torch.zeros(3, 4)
+    >>> network(x).logits.shape, network(x, branch="project").shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
+
+    def __init__(self, body: nn.Module, width: int, outputs: int) -> None:
+        super().__init__()
+        self.body = body
+        self.project = nn.Sequential(nn.Linear(width, outputs), RowNorm(outputs))
+
+    def forward(self, x: Tensor, branch: str = "classify") -> Output | Tensor:
+        """Return the body's output, or the projection ("project")."""
+        output: Output = self.body(x)
+        if branch == "classify":
+            return output
+        if branch == "project":
+            return cast(Tensor, self.project(last_feature(output)))
+        raise ValueError(f"unknown branch {branch!r}: known are classify, project")
+
+
+@torch.no_grad()
+def last_width(network: nn.Module, sample: Tensor) -> int:
+    """Return the width of the last feature that a network makes of `sample` [B, …]; its mode stays."""
+    mode = network.training
+    width = last_feature(network.eval()(sample)).shape[1]
+    network.train(mode)
+    return width
+
+
 def last_feature(output: Output) -> Tensor:
     """Return the pooled feature of the last stage, as a scoring pass keeps it; a network without stages: its logits."""
     return pool(output.features[-1], "gap") if len(output.features) else output.logits

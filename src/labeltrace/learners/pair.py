@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 
+from labeltrace.control.evidence import one_hot
 from labeltrace.learners.base import Batch, Learner, Loop, Outcome
 from labeltrace.learners.settings import LearnerSettings, setting
 from labeltrace.learners.terms import warmup_loss, window_posterior
@@ -78,3 +80,17 @@ class Pair(Learner):
         history = self.memory["losses"]
         history[chosen], posterior = window_posterior(history[chosen], scores.loss[:, chosen])
         return posterior
+
+
+def votes_of(agree: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Return two one-hot votes [B, C] that differ where the networks named different classes in the scoring pass.
+
+    The pass keeps whether they agree [B], not whom they named.
+
+    >>> votes_of(torch.tensor([True, False]), 2)
+    (tensor([[1., 0.],
+            [1., 0.]]), tensor([[1., 0.],
+            [0., 1.]]))
+    """
+    other = (~agree).long() % num_classes
+    return one_hot(torch.zeros_like(other), num_classes), one_hot(other, num_classes)

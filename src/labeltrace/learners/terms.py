@@ -69,6 +69,17 @@ def squared_error(logits: Tensor, target: Tensor, weight: Tensor | None = None) 
     return error.mean() if weight is None else (weight[:, None] * error).mean()
 
 
+def weighted_cross_entropy(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Return mean_i w_i/w̄ · (−Σ_c t_ic log p_ic) of rows [B, C] with weights [B], a scalar.
+
+    >>> logits = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
+    >>> round(float(weighted_cross_entropy(logits, torch.eye(2), torch.tensor([3.0, 1.0]))), 6)
+    0.591781
+    """
+    cross_entropy = -(target * F.log_softmax(logits.float(), dim=1)).sum(1)
+    return (weight / weight.mean() * cross_entropy).mean()
+
+
 def generalised_cross_entropy(logits: Tensor, labels: Tensor, q: float) -> Tensor:
     """Return (1 − p_y^q)/q of each row [B], p_y clamped to [1e-7, 1] (Zhang and Sabuncu, NeurIPS 2018).
 
