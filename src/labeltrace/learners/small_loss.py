@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -44,9 +44,9 @@ import torch
 from torch import Tensor, nn
 
 from labeltrace.control.schedule import ramp
-from labeltrace.learners.base import Batch, Learner, Loop, Outcome
-from labeltrace.learners.rates import falling
-from labeltrace.learners.settings import LearnerSettings, Preset, setting
+from labeltrace.learners.base import Batch, Loop, Outcome
+from labeltrace.learners.falling import Falling, FallingSettings
+from labeltrace.learners.settings import Preset, setting
 from labeltrace.scoring import loss_posterior
 
 CODES = "official codes (bhanML/Co-teaching and hongxin001/JoCoR)"
@@ -56,13 +56,12 @@ CIFAR_N = "KlemenVovk/noisy-labels: fixed, whatever the labels of CIFAR-N"
 SMALL = "ours: RoLR's small recipe, so that a comparison changes the method only"
 LARGE = "ours, unmeasured: epochs and batches as cross-entropy's recipe for photos"
 PART = "ours: in proportion to the published one"
-BETA2 = 0.999  # Adam's second moment, in both codes
 
 Values = dict[str, tuple[Any, str]]
 
 
 @dataclass(frozen=True)
-class SmallLossSettings(LearnerSettings):
+class SmallLossSettings(FallingSettings):
     """Settings of both methods; warm-up is the time in which the forget rate rises."""
 
     epochs: int = setting(200, CODES)
@@ -80,17 +79,13 @@ class SmallLossSettings(LearnerSettings):
         super().__post_init__()
         for name, holds, expected in (
             ("warmup", self.warmup >= 1, "≥ 1: the first epoch forgets nothing"),
-            ("passes", self.passes >= 1, "≥ 1"),
             ("tau", self.tau is None or 0 <= self.tau <= 1, "0 ≤ tau ≤ 1, or null to estimate it"),
-            ("lr_fall", self.lr_fall >= 0, "≥ 0"),
-            ("momentum", self.momentum < 1, "0 ≤ momentum < 1"),
-            ("momentum_late", 0 <= self.momentum_late < 1, "0 ≤ momentum_late < 1"),
         ):
             if not holds:
                 raise ValueError(f"{name}: {getattr(self, name)!r}, expected {expected}")
 
 
-class SmallLoss(Learner):
+class SmallLoss(Falling):
     """Two networks that are trained in one step on what `step` keeps of a batch."""
 
     networks_needed = 2
@@ -104,28 +99,6 @@ class SmallLoss(Learner):
         # 0 until it is estimated; float64, so that it counts as the same number that a setting would be
         given = torch.tensor(self.settings.tau or 0.0, dtype=torch.float64, device=device)
         self.state.register_buffer("tau", given)
-
-    @classmethod
-    def optimizer(cls, settings: LearnerSettings, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Adam."""
-        betas = settings.momentum, BETA2
-        return torch.optim.Adam(parameters, lr=settings.lr, betas=betas, weight_decay=settings.weight_decay)
-
-    def tune(self, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-        """Set the rate and β1; what Adam remembers stays."""
-        super().tune(optimizer, epoch)
-        for group in optimizer.param_groups:
-            group["betas"] = self.first_moment(epoch), BETA2
-
-    def learning_rate(self, epoch: int) -> float:
-        """Constant, then a straight line that reaches 0 one epoch after the last."""
-        s = self.settings
-        return falling(s.lr, epoch, s.lr_fall, s.epochs)
-
-    def first_moment(self, epoch: int) -> float:
-        """Adam's β1 in an epoch."""
-        s = self.settings
-        return s.momentum if epoch < s.lr_fall else s.momentum_late
 
     def companions(self) -> dict[str, nn.Module]:
         """The noise rate."""
