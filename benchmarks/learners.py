@@ -1,4 +1,4 @@
-"""Every learner on the same wrong labels, as published and with TRACE, over three seeds.
+"""Every learner on the same wrong labels, as published, with TRACE and with its rivals, over three seeds.
 
 Run: python benchmarks/learners.py digits
      python benchmarks/learners.py cifar10 --root DATA --subset 5000 --epochs 40 --model resnet18 --name cifar10_5k
@@ -15,6 +15,7 @@ from typing import Any
 from shared import RESULTS, add_grid_flags, parser_of, run_grid, write_page
 
 from labeltrace.learners import learners
+from labeltrace.plugins import plugins
 
 COLUMNS = {
     "mean_last_10": "test, mean of last 10",
@@ -46,6 +47,9 @@ def runs(names: list[str]) -> dict[str, dict[str, Any]]:
             continue
         found[name] = {"learner": name, "controller": "coupled"}
         found[f"{name}+trace"] = {"learner": name, "controller": "trace", "trace": {"structure": True}}  # the paper's
+        for plugin in plugins:
+            if name in plugins[plugin].attached:
+                found[f"{name}+{plugin}"] = {"learner": name, "controller": "coupled", "plugin": plugin}
     return found
 
 
@@ -59,7 +63,7 @@ def page(record: dict) -> str:
         f"{first['model']}, recipe `{first['preset']}`, {_all(record, 'device')}, torch {_all(record, 'torch')}. "
         "Mean ± standard deviation over seeds, per cent; every run is a row of the JSON file beside this page.",
         "",
-        "| run | epochs | " + " | ".join(COLUMNS.values()) + " | TRACE − base, by seed |",
+        "| run | epochs | " + " | ".join(COLUMNS.values()) + " | less the base, by seed |",
         "|---" * (len(COLUMNS) + 3) + "|",
     ]
     by_run: dict[str, list[dict]] = {}
@@ -71,7 +75,7 @@ def page(record: dict) -> str:
             values = [100 * run[key] for run in found if run[key] is not None]
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{spread}" if values else "–")
-        base = by_run.get(name.removesuffix("+trace")) if name.endswith("+trace") else None
+        base = by_run.get(name.partition("+")[0]) if "+" in name else None
         pairs = zip(found, base or [], strict=False)
         gains = ", ".join(f"{100 * (one['mean_last_10'] - two['mean_last_10']):+.1f}" for one, two in pairs)
         lines.append(f"| {name} | {found[0]['epochs']} | " + " | ".join(cells) + f" | {gains or '–'} |")

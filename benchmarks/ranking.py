@@ -170,8 +170,7 @@ def row(path: Path) -> dict:
 
 def setting(config: RunConfig) -> str:
     """Return what a run is of, whatever its seed."""
-    method = config.learner + ("+trace" if config.controller == "trace" else "")
-    return " ".join([method, str(config.data), *([f"{config.noise} {config.rate:g}"] if config.noise else [])])
+    return " ".join([config.method, str(config.data), *([f"{config.noise} {config.rate:g}"] if config.noise else [])])
 
 
 def rule(table: pa.Table, by: str, trusted: float, sure: float, stands: bool) -> dict[str, Any]:

@@ -75,6 +75,17 @@ def wrong_probability(table: pa.Table, estimate: NoiseEstimate) -> Floats:
     return 1 - own / total
 
 
+def replacement_probability(table: pa.Table, estimate: NoiseEstimate) -> Floats:
+    """Return [N] the probability that the suggestion is right, given the networks, the label and the estimated noise.
+
+    A confidence knows nothing of the label. Here it counts how seldom the suggested class is taken for the observed
+    one: where few labels are wrong, it takes more to believe that this one is.
+    """
+    views, transition = _Views.of(table, len(estimate.joint)), estimate.transition
+    own, other, _, total = views.likelihood(transition)
+    return np.where(views.observed == views.suggested, own, other) / total
+
+
 @dataclass(frozen=True, eq=False)
 class _Views:
     """What the networks say of N labels: [N] probabilities of the observed, the suggested and each other class."""
