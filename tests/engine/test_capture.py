@@ -62,9 +62,10 @@ def test_captured_steps_give_the_numbers_of_plain_ones(tmp_path, name, controlle
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("one_order")
-@pytest.mark.parametrize("name", ["rolr", "cores", "disc"])
-def test_captured_steps_with_a_plugin_give_the_numbers_of_plain_ones(tmp_path, name):
-    options = {"device": "cuda", "plugin": "ct", "plugin_settings": {"alpha": 0.5}, "epochs": 5}
+@pytest.mark.parametrize("method", ["rolr+ct", "cores+ct", "disc+ct", "dividemix+snscl"])
+def test_captured_steps_with_a_plugin_give_the_numbers_of_plain_ones(tmp_path, method):
+    name, _, plugin = method.partition("+")
+    options = {"device": "cuda", "plugin": plugin, "epochs": 5}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*without CUDA graphs.*")
         plain = run(tmp_path / "plain", name, "coupled", capture=False, **options)

@@ -168,7 +168,7 @@ def test_methods_that_are_not_here_have_numbers_a_reason_and_no_run():
                 assert not cell.run
                 absent |= {cell.row.replace("-", "_").lower(), cell.row.rpartition(" + ")[2].lower()}
         assert any("not in the package" in words for words in table.refusals())
-    assert absent == {"rankmatch", "ccl", "negscale", "dividemix + snscl", "snscl", "dividemix + l2b", "l2b"}
+    assert absent == {"rankmatch", "ccl", "negscale", "dividemix + l2b", "l2b"}
     assert not absent & {*learners, *plugins}, "its row can have a run now"
 
 

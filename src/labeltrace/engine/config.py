@@ -34,7 +34,7 @@ class RunConfig(BaseModel):
     learner: str = Field("rolr", description="training method by name")
     preset: str | None = Field(None, description="recipe of the learner (default: by the kind of data)")
     controller: str | None = Field(None, description="coupled (the base method) or trace (default, where one applies)")
-    plugin: str | None = Field(None, description="rival of TRACE to attach to the learner, by name (ct)")
+    plugin: str | None = Field(None, description="rival of TRACE to attach to the learner, by name")
     model: str | None = Field(None, description="network by name (default: by the kind of data)")
     weights: Path | None = Field(None, description="checkpoint file that the networks start from")
     epochs: int | None = Field(None, ge=1, description="length of the run (default: the recipe's; shorter shrinks it)")

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from labeltrace.engine.watch import Watch, open_watch
 from labeltrace.errors import InputError
+from labeltrace.plugins import plugins
 from labeltrace.scoring import SampleMemory
 
 T = TypeVar("T")
@@ -304,6 +305,12 @@ def _watch(place: World) -> Watch | None:
     """One for all runs of a process, like the process group."""
     address = "127.0.0.1" if place.local_size == place.size else os.environ["MASTER_ADDR"]
     return open_watch(place.rank, place.size, address, Ranks(place, torch.device("cpu")).same_object)
+
+
+def check_plugin(name: str | None, ranks: int) -> None:
+    """Refuse a plug-in that keeps what several ranks do not share."""
+    if name is not None and plugins[name].alone and ranks > 1:
+        raise InputError(f"plugin: {name} keeps what ranks do not share; run it in one process, not in {ranks}")
 
 
 def check_batches(settings: Any, ranks: int) -> None:

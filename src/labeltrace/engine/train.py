@@ -26,7 +26,7 @@ from labeltrace.engine.ending import Diverged, Interrupted, Judgement, RankDied,
 from labeltrace.engine.folder import RunFolder, finite
 from labeltrace.engine.history import LossNotFinite
 from labeltrace.engine.loop import EngineLoop, run_seed
-from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, join, world
+from labeltrace.engine.parallel import STOPPED, RankGone, Ranks, World, check_batches, check_plugin, join, world
 from labeltrace.engine.plan import OWN, Plan, plan
 from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
@@ -82,6 +82,7 @@ def train(
             folder.is_taken(overwrite=overwrite)  # known before many images are read
         planned = plan(config, dataset, make_network, said)
         check_batches(planned.settings, ranks.size)
+        check_plugin(planned.config.plugin, ranks.size)
         if resume:
             check_data(folder, planned)
         elif planned.config.tensorboard:

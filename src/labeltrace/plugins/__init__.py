@@ -2,5 +2,6 @@
 
 from labeltrace.plugins.base import Plugin, PluginSettings, plugins
 from labeltrace.plugins.ct import ConfidenceTracking
+from labeltrace.plugins.snscl import SNSCL
 
-__all__ = ["ConfidenceTracking", "Plugin", "PluginSettings", "plugins"]
+__all__ = ["SNSCL", "ConfidenceTracking", "Plugin", "PluginSettings", "plugins"]

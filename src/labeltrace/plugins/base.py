@@ -29,6 +29,8 @@ class Plugin(ABC):
     """
 
     name: ClassVar[str]
+    #: whether it keeps what several ranks do not share, so that they are refused
+    alone: ClassVar[bool] = False
     settings_type: ClassVar[type[PluginSettings]]
     #: learner's name → the class that goes before it
     attached: ClassVar[Mapping[str, type]]

@@ -1,0 +1,166 @@
+"""SNSCL on DivideMix: its Gaussian, what a step adds, and that the learner's own part stays as it is."""
+
+import pytest
+import torch
+
+import toy
+from labeltrace import Coupled
+from labeltrace.audit import samples_table
+from labeltrace.engine import train
+from labeltrace.engine.parallel import check_plugin
+from labeltrace.errors import InputError
+from labeltrace.learners import DivideMix, learners
+from labeltrace.plugins import SNSCL
+from labeltrace.plugins.snscl import SNSCLSettings
+
+LEARNERS = list(SNSCL.attached)
+
+
+def made(name="dividemix", **settings):
+    attached = SNSCL(SNSCLSettings(**{"width": 8, "slots": 4} | settings)).attach(learners[name])
+    return toy.learner(attached, Coupled())
+
+
+def halves(learner):
+    """A step's batch: labelled samples, and others beside them."""
+    from dataclasses import replace
+
+    first, second = toy.random_batch(), toy.random_batch(seed=1)
+    learner.memory["posterior"].fill_(0.5)
+    return replace(first, beside=second)
+
+
+def run(tmp_path, name, folder="run", **changes):
+    changes = {"controller": "coupled", "plugin": "snscl", "plugin_settings": {"width": 8, "slots": 4}} | changes
+    return train(toy.config(name, **changes), tmp_path / folder, dataset=toy.blobs(), overwrite=True)
+
+
+def test_fact_3_the_gaussians_distance():
+    learner = made()
+    network = learner.networks[0]
+    feature = torch.randn(5, 128, generator=torch.Generator().manual_seed(0))
+    for layer in (network.mean, network.log_variance):
+        torch.nn.init.zeros_(layer.weight), torch.nn.init.zeros_(layer.bias)
+    noise = torch.randn(5, 128, generator=torch.Generator().manual_seed(1))
+    drawn, distance = learner.sample(network, feature, noise)
+    assert float(distance.detach()) == 0.0 and torch.equal(drawn, noise)
+    torch.nn.init.ones_(network.mean.bias)
+    drawn, distance = learner.sample(network, feature, noise)
+    assert float(distance.detach()) == pytest.approx(128 / 2) and torch.allclose(drawn, noise + 1)
+
+
+def test_the_distance_is_that_of_torch():
+    learner = made()
+    feature = torch.randn(6, 128, generator=torch.Generator().manual_seed(2))
+    _, distance = learner.sample(learner.networks[0], feature, torch.zeros(6, 128))
+    mean, log_variance = learner.networks[0](feature, branch="gaussian")
+    given = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
+    wanted = torch.distributions.kl_divergence(given, torch.distributions.Normal(0.0, 1.0)).sum(1).mean()
+    assert float(distance.detach()) == pytest.approx(float(wanted.detach()), rel=1e-5)
+
+
+def test_a_step_is_dividemixs_plus_its_own_terms():
+    torch.manual_seed(0)
+    learner = made()
+    batch = halves(learner)
+    state = {name: value.clone() for name, value in learner.networks[0].state_dict().items()}
+    found = learner.step(0, 5, batch)
+    learner.networks[0].load_state_dict(state)
+    base = DivideMix.step(learner, 0, 5, batch)  # of the class before the plug-in: its views and guesses alone
+    s = learner.snscl
+    extra = s.weight * found.logs["contrast"] + s.kl_weight * found.logs["kl"]
+    assert float(found.loss.detach()) == pytest.approx(float((base.loss + extra).detach()), rel=1e-5)
+    assert float(found.logs["contrast"]) > 0
+
+
+def test_fact_5_the_copy_follows_and_takes_no_gradient():
+    learner = made(decay=0.9)
+    learner.following[0].copy(learner.networks[0])
+    learner.step(0, 5, halves(learner)).loss.backward()
+    own, copied = (dict(m.named_parameters()) for m in (learner.networks[0], learner.following[0].module))
+    for name, value in copied.items():
+        assert value.grad is None and torch.allclose(value, own[name], atol=1e-6)  # equal stays equal
+    assert all(own[f"{name}.weight"].grad.abs().sum() > 0 for name in ("project", "mean", "log_variance"))
+    with torch.no_grad():
+        for value in own.values():
+            value += 1.0
+    learner.following[0].update(learner.networks[0])
+    for name, value in copied.items():
+        assert torch.allclose(value, own[name] - 0.9, atol=1e-5)
+
+
+def test_labels_that_are_not_believed_do_not_enter_the_queues():
+    learner = made()
+    batch = halves(learner)
+    learner.memory["posterior"].zero_()
+    learner.step(0, 5, batch)
+    labelled = torch.bincount(batch.observed, minlength=learner.num_classes) * 2  # a key and one drawn around it
+    assert learner.queues[0].pointer.tolist() == (labelled % 4).tolist()
+    assert learner.queues[1].pointer.tolist() == [0] * learner.num_classes
+    learner = made()
+    batch = halves(learner)
+    learner.memory["posterior"].fill_(1.0)  # above every draw
+    learner.step(0, 5, batch)
+    guessed = torch.bincount(learner._guessed, minlength=learner.num_classes) * 2
+    assert learner.queues[0].pointer.tolist() == ((labelled + guessed) % 4).tolist()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_trains_and_resumes_bit_for_bit(tmp_path, name, monkeypatch):
+    whole = run(tmp_path, name, "whole")
+    original = learners[name].epoch
+
+    def dying(self, loop, epoch):
+        if epoch == 2:
+            raise RuntimeError("killed")
+        original(self, loop, epoch)
+
+    monkeypatch.setattr(learners[name], "epoch", dying)
+    with pytest.raises(RuntimeError, match="killed"):
+        run(tmp_path, name, "cut", checkpoint_seconds=0.0)
+    monkeypatch.setattr(learners[name], "epoch", original)
+    resumed = train(toy.config(name), tmp_path / "cut", dataset=toy.blobs(), resume=True)
+    assert torch.equal(toy.weights(whole), toy.weights(resumed))
+    assert samples_table(whole).equals(samples_table(resumed))
+    assert "contrast" in whole.metrics[-1]["phases"]["train A"]
+
+
+@pytest.mark.parametrize("posterior", [0.0, 1.0])
+def test_finite_when_none_or_all_are_held_clean(tmp_path, posterior, monkeypatch):
+    from dataclasses import replace
+
+    from labeltrace.scoring import ScorePass
+
+    finish = ScorePass.finish
+
+    def rigged(self, *args, **kwargs):
+        scores = finish(self, *args, **kwargs)
+        return replace(scores, posterior=torch.full_like(scores.posterior, posterior))
+
+    monkeypatch.setattr(ScorePass, "finish", rigged)
+    assert torch.isfinite(toy.weights(run(tmp_path, "dividemix"))).all()
+
+
+def test_with_images_batches_of_one_and_one_class(tmp_path):
+    data = toy.pictures(count=12)
+    data = data.with_labels(torch.zeros(12, dtype=torch.int64), truth=None)
+    config = toy.config("dividemix", controller="coupled", plugin="snscl", epochs=2, settings={"batch_size": 2})
+    trained = train(config, tmp_path / "run", dataset=data)
+    assert torch.isfinite(toy.weights(trained)).all()
+
+
+def test_several_ranks_are_refused():
+    check_plugin("snscl", 1)
+    check_plugin("ct", 2)
+    check_plugin(None, 2)
+    with pytest.raises(InputError, match="snscl keeps what ranks do not share; run it in one process, not in 2"):
+        check_plugin("snscl", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("weight", -1.0), ("kl_weight", -1.0), ("width", 0), ("slots", 0), ("temperature", 0.0), ("decay", 1.0)],
+)
+def test_wrong_settings_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        SNSCLSettings(**{name: value})
