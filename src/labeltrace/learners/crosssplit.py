@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -229,24 +229,13 @@ class CrossSplit(Pair):
             return
         chosen = loop.chosen()
         self.remember(loop.score(), chosen)
-        odd = []
-        for member, (labelled, rest) in enumerate(self.lists(chosen)):
-            if not len(labelled):
-                odd.append(f"{'AB'[member]} rests, its half holds no sample")
-                continue
-            if not len(rest):
-                odd.append(f"{'AB'[member]} has no unlabelled part, the other half holds no sample")
-            loop.train(
-                partial(self.step, member, self.controller_epoch(epoch)),
-                members=[member],
-                batch_size=s.batch_size,
-                passes=s.passes,
-                label=f"train {'AB'[member]}",
-                index=labelled,
-                beside=rest,
-            )
-        if odd:
-            loop.note("; ".join(odd))
+        self.train_in_turn(
+            loop,
+            epoch,
+            self.lists(chosen),
+            unlabelled="its half holds no sample",
+            labelled="the other half holds no sample",
+        )
 
     def halve(self, seed: int) -> Tensor:
         """Return [N] whether a sample is in the second half: the same in every epoch of a run, by its seed alone."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -241,26 +241,14 @@ class DivideMix(Pair):
             return
         chosen = loop.chosen()
         self.remember(loop.score(), chosen)
-        odd = []
-        for member in (0, 1):
-            held_clean = self.memory["posterior"][chosen, 1 - member] > s.threshold
-            labelled, rest = chosen[held_clean], chosen[~held_clean]
-            if not len(labelled):
-                odd.append(f"{'AB'[member]} rests, its peer holds no label clean")
-                continue
-            if not len(rest):
-                odd.append(f"{'AB'[member]} has no unlabelled part, its peer holds every label clean")
-            loop.train(
-                partial(self.step, member, self.controller_epoch(epoch)),
-                members=[member],
-                batch_size=s.batch_size,
-                passes=s.passes,
-                label=f"train {'AB'[member]}",
-                index=labelled,
-                beside=rest,
-            )
-        if odd:
-            loop.note("; ".join(odd))
+        clean = [self.memory["posterior"][chosen, 1 - member] > s.threshold for member in (0, 1)]
+        self.train_in_turn(
+            loop,
+            epoch,
+            [(chosen[held], chosen[~held]) for held in clean],
+            unlabelled="its peer holds no label clean",
+            labelled="its peer holds every label clean",
+        )
 
     def remember(self, scores: Scores, chosen: Tensor) -> None:
         """As every pair, and whether the networks agree."""

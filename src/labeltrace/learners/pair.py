@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,6 +61,41 @@ class Pair(Learner):
         """L = mean CE(network(x_weak), y), plus the entropy term where it is asked for."""
         logits = self.networks[member](self.views.weak(batch.inputs, batch.draws)).logits
         return Outcome(warmup_loss(logits, batch.observed, self.settings.warmup_entropy))
+
+    def train_in_turn(
+        self, loop: Loop, epoch: int, lists: Sequence[tuple[Tensor, Tensor]], *, unlabelled: str, labelled: str
+    ) -> None:
+        """Train A, then B, each on labelled samples with unlabelled ones beside them; a note says who lacks either.
+
+        Args:
+            loop: the engine's.
+            epoch: counted from the start of the run.
+            lists: sample numbers, labelled and unlabelled, of A and of B.
+            unlabelled: why a network may have no labelled sample; it then rests.
+            labelled: why it may have no unlabelled one.
+        """
+        odd = []
+        for member, (known, rest) in enumerate(lists):
+            if not len(known):
+                odd.append(f"{'AB'[member]} rests, {unlabelled}")
+                continue
+            if not len(rest):
+                odd.append(f"{'AB'[member]} has no unlabelled part, {labelled}")
+            loop.train(
+                partial(self.step, member, self.controller_epoch(epoch)),
+                members=[member],
+                batch_size=self.settings.batch_size,
+                passes=self.settings.passes,
+                label=f"train {'AB'[member]}",
+                index=known,
+                beside=rest,
+            )
+        if odd:
+            loop.note("; ".join(odd))
+
+    @abstractmethod
+    def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
+        """Return what a batch costs network `member`."""
 
     def remember(self, scores: Scores, chosen: Tensor) -> None:
         """Keep what the steps of this epoch need of a scoring pass, at the samples that it looked at."""
