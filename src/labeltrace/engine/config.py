@@ -56,14 +56,22 @@ class RunConfig(BaseModel):
     @property
     def method(self) -> str:
         """Learner, controller and plug-in in a word, e.g. rolr+trace or dividemix+ct; the base method stands alone."""
-        added = [self.controller if self.controller == "trace" else None, self.plugin]
-        return "+".join([self.learner, *(name for name in added if name is not None)])
+        return method_of(self.learner, self.controller, self.plugin)
 
     @property
     def own_files(self) -> Path | None:
         """A user's own files, which the config of a run names by their whole path; None for other data."""
         path = Path(self.data)
         return path if path.is_absolute() else None
+
+
+def method_of(learner: str, controller: str | None, plugin: str | None = None) -> str:
+    """Return what a method is called; the controller of the base method is not named.
+
+    >>> method_of("rolr", "coupled"), method_of("rolr", "trace"), method_of("dividemix", "coupled", "ct")
+    ('rolr', 'rolr+trace', 'dividemix+ct')
+    """
+    return "+".join(filter(None, (learner, "trace" if controller == "trace" else None, plugin)))
 
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:

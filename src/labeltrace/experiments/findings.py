@@ -25,6 +25,7 @@ from statistics import stdev
 from typing import Any
 
 from labeltrace.bench.page import markdown
+from labeltrace.engine.config import method_of
 from labeltrace.errors import InputError, nearest
 from labeltrace.experiments.compare import Comparison, paired_t
 from labeltrace.experiments.matched import MATCHED_FILE, Pair, read_pairs
@@ -237,16 +238,13 @@ def _by_kind(lines: Sequence[Line], measures: Sequence[str]) -> list[list[str]]:
 
 
 def _method(line: Line) -> str:
-    """Learner and controller, with the options of TRACE that are not its defaults but for epochs."""
+    """Learner, controller and plug-in, with the options of TRACE that are not its defaults but for epochs."""
     from labeltrace.control import TraceConfig
     from labeltrace.experiments.cells import EPOCHS_OF_TRACE
 
     standard, given = vars(TraceConfig()), line["trace"] or {}
     changed = [f"{k} {v}" for k, v in given.items() if k not in EPOCHS_OF_TRACE and standard.get(k) != v]
-    name = "+".join(
-        filter(None, (line["learner"], "trace" if line["controller"] == "trace" else "", line.get("plugin")))
-    )
-    return ", ".join([name, *changed])
+    return ", ".join([method_of(line["learner"], line["controller"], line.get("plugin")), *changed])
 
 
 MAKERS: dict[str, Callable[[Sequence[Line], Sequence[Table]], str]] = {
