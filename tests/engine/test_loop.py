@@ -197,6 +197,88 @@ def test_gradients_of_one_step_do_not_reach_the_next():
     assert unchanged(states(loop)[0], states(by_hand)[0])
 
 
+def test_several_steps_take_the_same_batch_one_after_the_other():
+    """Plain gradient descent by hand, from the same start."""
+    loop, by_hand, batches = make_loop(), make_loop(), []
+
+    def first(batch):
+        batches.append(batch)
+        return Outcome(F.cross_entropy(loop.networks[0](loop.views.plain(batch.inputs)).logits, batch.observed))
+
+    def second(batch):
+        assert batch is batches[-1]
+        return Outcome(
+            loop.networks[0](loop.views.plain(batch.inputs)).logits.square().mean(), {"extra": torch.ones(1)[0]}
+        )
+
+    loop.train([first, second], members=[0], batch_size=8, label="train")
+    network, optimizer = by_hand.networks[0], by_hand.optimizers[0]
+    network.train()
+    losses = []
+    for batch in batches:
+        for loss in (lambda x, b=batch: F.cross_entropy(x, b.observed), lambda x: x.square().mean()):
+            optimizer.zero_grad()
+            losses.append(loss(network(by_hand.views.plain(batch.inputs)).logits))
+            losses[-1].backward()
+            optimizer.step()
+    assert unchanged(states(loop)[0], states(by_hand)[0])
+    assert loop.logs["train"]["loss"] == pytest.approx(float(sum(losses).detach()) / 3)
+    assert loop.logs["train"]["extra"] == 1
+
+
+def test_a_clipped_gradient_moves_no_further_than_its_norm():
+    moved = []
+    for clip in (None, 1e-3):
+        loop = make_loop()
+        before = [p.detach().clone() for p in loop.networks[0].parameters()]
+
+        def step(batch, loop=loop, clip=clip):
+            logits = loop.networks[0](loop.views.plain(batch.inputs)).logits
+            return Outcome(F.cross_entropy(logits, batch.observed), clip=clip)
+
+        loop.train(step, members=[0], batch_size=N, label="train")  # one step at rate 0.1
+        after = loop.networks[0].parameters()
+        moved.append(float(torch.cat([(p - q).flatten() for p, q in zip(after, before, strict=True)]).detach().norm()))
+    assert moved[0] > 1e-3 and moved[1] == pytest.approx(1e-4, rel=0.01)
+
+
+def test_a_gradient_is_told_and_moves_nothing():
+    loop, found = make_loop(), []
+
+    def step(batch):
+        network = loop.networks[0]
+        logits = network(loop.views.plain(batch.inputs)).logits
+        parameters = list(network.parameters())
+        told = loop.gradient(logits[:, 0].sum(), parameters)
+        wanted = torch.autograd.grad(network(loop.views.plain(batch.inputs)).logits[:, 0].sum(), parameters)
+        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(told, wanted, strict=True))
+        assert all(p.grad is None for p in parameters)
+        found.append(told)
+        return Outcome(0 * network(loop.views.plain(batch.inputs)).logits.sum())
+
+    before = [p.detach().clone() for p in loop.networks[0].parameters()]
+    loop.train(step, members=[0], batch_size=8, label="train")
+    assert len(found) == 3
+    assert all(torch.equal(p, q) for p, q in zip(loop.networks[0].parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("beside", [None, [], [4, 9, 11]])
+def test_a_list_to_be_judged_by_comes_in_batches_of_the_same_size(beside):
+    data = toy.blobs(count=N)
+    others = None if beside is None else torch.tensor(beside, dtype=torch.int64)
+    batches = watched(make_loop(data), beside=others, meta=torch.arange(5), passes=2)
+    for batch in batches:
+        assert (batch.beside is None) == (not beside)
+        assert len(batch.meta.index) == 8 and int(batch.meta.index.max()) < 5
+        assert torch.equal(batch.meta.inputs, data.train.inputs[batch.meta.index])
+        assert torch.equal(batch.meta.observed, data.train.labels[batch.meta.index])
+    draws = torch.stack([batch.meta.draws.uniform(1) for batch in batches])
+    assert len(draws.unique()) > draws.numel() // 2  # a sample draws anew in every step
+    if beside:
+        assert {int(i) for batch in batches for i in batch.beside.index} == set(beside)
+        assert not any(torch.equal(b.beside.draws.keys, b.meta.draws.keys) for b in batches)
+
+
 def test_logs_hold_the_means_of_a_phase():
     loop, values = make_loop(), iter([1.0, 2.0, 6.0])
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from labeltrace.data.draws import Draws, key_of
 from labeltrace.learners.base import Batch
 
-# Words that no phase or pass of a learner has: of the second list, of the draws of a step.
-BESIDE, ONCE = 1_000_037, 1_000_039
+# Words that no phase or pass of a learner has: of the draws of a step, of the lists beside the first.
+ONCE = 1_000_039
+LISTS = {"beside": 1_000_037, "meta": 2_000_003}
 
 
 class Course:
@@ -25,24 +28,24 @@ class Course:
         self.labels, self.resident, self.passes = labels, resident, passes
         self.inputs: Tensor | None = None
         self.at, self.total, self.number = (labels.new_zeros(1) for _ in range(3))  # step of the pass, of all; pass
-        self.keys = labels.new_zeros(3)
+        self.keys = labels.new_zeros(2 + len(LISTS))
         self.rows: Tensor | None = None
 
-    def begin(self, words: tuple[int, ...], order: Tensor, second: Tensor | None) -> None:
+    def begin(self, words: tuple[int, ...], order: Tensor, lists: Mapping[str, Tensor]) -> None:
         """Start the pass whose draws belong to `words`, the last of which is its number.
 
         Args:
             words: seed, epoch, phase, pass.
             order: [S, B] sample numbers.
-            second: [S, B] of the list beside it.
+            lists: [S, B] of those beside it, by their names in `LISTS`.
         """
-        rows = order if second is None else torch.cat([order, second], 1)
+        rows = torch.cat([order, *lists.values()], 1)
         if self.rows is None:
-            self.rows, self.steps, self.size = rows, *order.shape
+            self.rows, self.names, self.steps, self.size = rows, list(lists), *order.shape
         else:
             self.rows.copy_(rows)
         key = key_of(*words)
-        for place, one in enumerate((key, key_of(ONCE, key=key), key_of(BESIDE, key=key))):
+        for place, one in enumerate((key, *(key_of(word, key=key) for word in (ONCE, *LISTS.values())))):
             self.keys[place].fill_(one)
         self.at.zero_()
         self.number.fill_(words[-1])
@@ -62,13 +65,16 @@ class Course:
         assert inputs is not None
         progress = ((self.number + self.at / self.steps) / self.passes)[0]
         once = Draws.at(self.at, key=self.keys[1])
-        index, others = row[: self.size], row[self.size :]
-        beside = None
-        if len(others):  # a list may name a sample twice, so the step is part of its key
-            draws = Draws.at(others, self.at[0], key=self.keys[2])
-            beside = Batch(others, inputs[self.size :], self.labels[others], draws, once, progress)
+        (index, *others), (first, *rest) = row.split(self.size), inputs.split(self.size)
+        lists: dict[str, Batch] = {}
+        for name, samples, seen in zip(self.names, others, rest, strict=True):
+            key = self.keys[2 + list(LISTS).index(name)]
+            draws = Draws.at(
+                samples, self.at[0], key=key
+            )  # a list may name a sample twice: the step is part of its key
+            lists[name] = Batch(samples, seen, self.labels[samples], draws, once, progress)
         draws = Draws.at(index, key=self.keys[0])
-        return Batch(index, inputs[: self.size], self.labels[index], draws, once, progress, beside)
+        return Batch(index, first, self.labels[index], draws, once, progress, **lists)
 
     def advance(self) -> None:
         """Go on to the next step."""

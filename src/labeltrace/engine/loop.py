@@ -19,7 +19,7 @@ from labeltrace.data.balanced import balanced_subset
 from labeltrace.data.draws import Draws
 from labeltrace.data.feed import Feed
 from labeltrace.engine.capture import Recorder
-from labeltrace.engine.course import BESIDE, Course
+from labeltrace.engine.course import LISTS, Course
 from labeltrace.engine.history import History, LossNotFinite
 from labeltrace.engine.parallel import Ranks, World
 from labeltrace.engine.reporter import Reporter
@@ -136,7 +136,7 @@ class EngineLoop:
 
     def train(
         self,
-        step: Step,
+        step: Step | Sequence[Step],
         *,
         members: Sequence[int],
         batch_size: int,
@@ -145,6 +145,7 @@ class EngineLoop:
         label: str,
         index: Tensor | None = None,
         beside: Tensor | None = None,
+        meta: Tensor | None = None,
         before: Step | None = None,
     ) -> None:
         """See `labeltrace.learners.base.Loop`."""
@@ -153,14 +154,15 @@ class EngineLoop:
             network.train(number in members)
         course, optimizers = Course(self.labels, self.feed.resident, passes), [self.optimizers[m] for m in members]
         parameters = [p for m in members for p in self.networks[m].parameters()]
-        updates = [Update(step, optimizers, parameters)]
+        updates = [Update(one, optimizers, parameters) for one in ([step] if callable(step) else step)]
         if before is not None:
             sides = present([self.sides[m] for m in members])
             if not sides:
                 raise ValueError("before: a step was given, but no network in members has a side optimizer")
             moved = [p for side in sides for group in side.param_groups for p in group["params"]]
             updates.insert(0, Update(before, sides, moved, only=True))
-        index, beside = self.ranks.same(index), self.ranks.same(beside)
+        index = self.ranks.same(index)
+        given = {"beside": self.ranks.same(beside), "meta": self.ranks.same(meta)}
         order = self._batches((self.seed, self.epoch, phase, 0), batch_size, drop_last, index)
         steps = len(order)
         if not steps:
@@ -178,6 +180,8 @@ class EngineLoop:
                 outcome = update.step(batch)
                 self.fabric.backward(outcome.loss, inputs=update.parameters if update.only else None)
                 losses.append(self.ranks.average(update.parameters, outcome.loss.detach()))
+                if outcome.clip is not None:
+                    nn.utils.clip_grad_norm_(update.parameters, outcome.clip)
                 logs |= outcome.logs
                 history.check(course.total, losses[-1])
                 for optimizer in update.optimizers:
@@ -190,21 +194,36 @@ class EngineLoop:
                 words = self.seed, self.epoch, phase, number
                 if number:
                     order = self._batches(words, batch_size, drop_last, index)
-                second = self._beside(words, order, beside)
+                lists = {
+                    name: self._beside((*words[:3], LISTS[name]), order, samples)
+                    for name, samples in given.items()
+                    if samples is not None and len(samples)
+                }
                 begin, end = self.ranks.cut(order.shape[1])[self.ranks.rank :][:2]
-                course.begin(words, order[:, begin:end], None if second is None else second[:, begin:end])
+                course.begin(words, order[:, begin:end], {name: rows[:, begin:end] for name, rows in lists.items()})
                 for place, inputs in enumerate(self._inputs(course), number * steps):
                     if inputs is not None:
                         course.take(inputs)
                     run()
                     self.reporter.step(label, (place + 1) / (passes * steps), partial(history.loss, place))
-                self._meet(order, second)
+                self._meet([order, *lists.values()])
         self._settle(members)
         self.logs[label] = history.summary(self.ranks)
         # The last step may have spoilt the weights while its loss was still a number.
         values = [v for m in members for v in self.networks[m].state_dict().values() if v.is_floating_point()]
         if not bool(torch.stack([torch.isfinite(v).all() for v in values]).all()):
             raise LossNotFinite(label, passes * steps)
+
+    def gradient(self, loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+        """See `labeltrace.learners.base.Loop`."""
+        held = [p.grad for p in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        self.fabric.backward(loss, inputs=parameters)
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        for parameter, gradient in zip(parameters, held, strict=True):
+            parameter.grad = gradient
+        return found
 
     def chosen(self) -> Tensor:
         """See `labeltrace.learners.base.Loop`."""
@@ -322,15 +341,13 @@ class EngineLoop:
         order = self._to_device(order.reshape(-1, size))
         return order if samples is None else samples[order]
 
-    def _meet(self, order: Tensor, second: Tensor | None) -> None:
+    def _meet(self, lists: Sequence[Tensor]) -> None:
         """Bring the sample memory of all ranks together after a pass over these batches."""
         if self.ranks.alone or self.memory is None:
             return
-        size = order.shape[1]
+        order, size = torch.cat(list(lists), 1), lists[0].shape[1]
         owners = torch.arange(size, device=order.device) // (size // self.ranks.size)
-        if second is not None:
-            order, owners = torch.cat([order, second], 1), owners.repeat(2)
-        self.ranks.exchange(self.memory, order, owners)
+        self.ranks.exchange(self.memory, order, owners.repeat(len(lists)))
 
     def _settle(self, members: Sequence[int]) -> None:
         """After a phase: running statistics, of which every rank has seen its part, become their mean."""
@@ -342,14 +359,12 @@ class EngineLoop:
         device = self.labels.device
         return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
 
-    def _beside(self, words: tuple[int, int, int, int], order: Tensor, beside: Tensor | None) -> Tensor | None:
-        """[steps, B] sample numbers of the second list, which starts anew, shuffled anew, when it is used up."""
-        if beside is None or not len(beside):
-            return None
+    def _beside(self, words: tuple[int, int, int, int], order: Tensor, samples: Tensor) -> Tensor:
+        """[steps, B] numbers of a list beside the first, which starts anew, shuffled anew, when it is used up."""
         steps, size = order.shape
         rounds: list[Tensor] = []
         while sum(map(len, rounds)) < steps:
-            rounds.append(self._batches((*words[:3], BESIDE + len(rounds)), size, False, beside))
+            rounds.append(self._batches((*words[:3], words[3] + len(rounds)), size, False, samples))
         return torch.cat(rounds)[:steps]
 
     def _inputs(self, course: Course) -> Iterable[Tensor | None]:

@@ -31,6 +31,7 @@ class Batch:
         once: the randomness of the step itself (one stream, [1, n] numbers): a mixing weight, say.
         progress: 0-d, share of the phase (all its passes) that lay behind when the step began.
         beside: samples of the second list that `Loop.train` was given, as many as of the first.
+        meta: likewise of the list by which a step is judged.
     """
 
     index: Tensor
@@ -40,14 +41,16 @@ class Batch:
     once: Draws
     progress: Tensor
     beside: Batch | None = None
+    meta: Batch | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step returns: the scalar to descend, and numbers to log (detached scalars)."""
+    """What a step returns: the scalar to descend, numbers to log (detached scalars), the gradient's largest norm."""
 
     loss: Tensor
     logs: Mapping[str, Tensor] = field(default_factory=dict)
+    clip: float | None = None
 
 
 Step = Callable[[Batch], Outcome]
@@ -66,7 +69,7 @@ class Loop(Protocol):
 
     def train(
         self,
-        step: Step,
+        step: Step | Sequence[Step],
         *,
         members: Sequence[int],
         batch_size: int,
@@ -75,6 +78,7 @@ class Loop(Protocol):
         label: str,
         index: Tensor | None = None,
         beside: Tensor | None = None,
+        meta: Tensor | None = None,
         before: Step | None = None,
     ) -> None:
         """Run `step` over samples in shuffled batches of one size and descend its loss.
@@ -83,7 +87,7 @@ class Loop(Protocol):
         filled up with samples of the same pass, or dropped.
 
         Args:
-            step: batch → outcome.
+            step: batch → outcome; of several, each batch takes one after the other, with an update each.
             members: numbers of the networks that are trained.
             batch_size: of every step.
             passes: how often the samples are walked.
@@ -93,9 +97,13 @@ class Loop(Protocol):
                 list trains nothing.
             beside: a second list; each step also gets a batch of it, which starts anew when the list is used up. With
                 an empty list `Batch.beside` is None.
+            meta: a third list, likewise, as `Batch.meta`.
             before: a step on the same batch that comes first. Its gradients reach what the members' side optimizers
-                move, and nothing else; the losses of the two are logged as one sum, their other numbers side by side.
+                move, and nothing else. The losses of all steps are logged as one sum, their other numbers side by side.
         """
+
+    def gradient(self, loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+        """Return ∂loss/∂parameters, within a step and before it reaches for its own; nothing is moved."""
 
     def score(self, view: str = "plain") -> Scores:
         """Score the whole training set (once per epoch: a second call returns the same scores)."""

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ class Pair(Learner):
             if not len(rest):
                 odd.append(f"{'AB'[member]} has no unlabelled part, {labelled}")
             loop.train(
-                partial(self.step, member, self.controller_epoch(epoch)),
+                **self.turn(loop, member, epoch, known),
                 members=[member],
                 batch_size=self.settings.batch_size,
                 passes=self.settings.passes,
@@ -92,6 +93,10 @@ class Pair(Learner):
             )
         if odd:
             loop.note("; ".join(odd))
+
+    def turn(self, loop: Loop, member: int, epoch: int, known: Tensor) -> dict[str, Any]:
+        """Return what `Loop.train` does in a network's turn; `known` are the numbers of its labelled samples."""
+        return {"step": partial(self.step, member, self.controller_epoch(epoch))}
 
     @abstractmethod
     def step(self, member: int, epoch: int | Tensor, batch: Batch) -> Outcome:
