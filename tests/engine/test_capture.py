@@ -62,7 +62,7 @@ def test_captured_steps_give_the_numbers_of_plain_ones(tmp_path, name, controlle
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("one_order")
-@pytest.mark.parametrize("method", ["rolr+ct", "cores+ct", "disc+ct", "dividemix+snscl"])
+@pytest.mark.parametrize("method", ["rolr+ct", "cores+ct", "disc+ct", "dividemix+snscl", "dividemix+l2b"])
 def test_captured_steps_with_a_plugin_give_the_numbers_of_plain_ones(tmp_path, method):
     name, _, plugin = method.partition("+")
     options = {"device": "cuda", "plugin": plugin, "epochs": 5}

@@ -105,25 +105,6 @@ def run(tmp_path, name, folder="run", **changes):
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_trains_and_resumes_bit_for_bit(tmp_path, name, monkeypatch):
-    whole = run(tmp_path, name, "whole", epochs=7)
-    original = learners[name].epoch
-
-    def dying(self, loop, epoch):
-        if epoch == 5:
-            raise RuntimeError("killed")
-        original(self, loop, epoch)
-
-    monkeypatch.setattr(learners[name], "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        run(tmp_path, name, "cut", epochs=7, checkpoint_seconds=0.0)
-    monkeypatch.setattr(learners[name], "epoch", original)
-    resumed = train(toy.config(name), tmp_path / "cut", dataset=toy.blobs(), resume=True)
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
-    assert samples_table(whole).equals(samples_table(resumed))
-
-
-@pytest.mark.parametrize("name", LEARNERS)
 def test_without_a_certain_sample_it_is_the_learner_itself(tmp_path, name, monkeypatch):
     base = run(tmp_path, name, "base", plugin=None)
     monkeypatch.setattr("labeltrace.plugins.ct.least", lambda alpha: float("inf"))

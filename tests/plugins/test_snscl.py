@@ -5,7 +5,6 @@ import torch
 
 import toy
 from labeltrace import Coupled
-from labeltrace.audit import samples_table
 from labeltrace.engine import train
 from labeltrace.engine.parallel import check_plugin
 from labeltrace.errors import InputError
@@ -28,11 +27,6 @@ def halves(learner):
     first, second = toy.random_batch(), toy.random_batch(seed=1)
     learner.memory["posterior"].fill_(0.5)
     return replace(first, beside=second)
-
-
-def run(tmp_path, name, folder="run", **changes):
-    changes = {"controller": "coupled", "plugin": "snscl", "plugin_settings": {"width": 8, "slots": 4}} | changes
-    return train(toy.config(name, **changes), tmp_path / folder, dataset=toy.blobs(), overwrite=True)
 
 
 def test_fact_3_the_gaussians_distance():
@@ -105,48 +99,10 @@ def test_labels_that_are_not_believed_do_not_enter_the_queues():
     assert learner.queues[0].pointer.tolist() == ((labelled + guessed) % 4).tolist()
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_trains_and_resumes_bit_for_bit(tmp_path, name, monkeypatch):
-    whole = run(tmp_path, name, "whole")
-    original = learners[name].epoch
-
-    def dying(self, loop, epoch):
-        if epoch == 2:
-            raise RuntimeError("killed")
-        original(self, loop, epoch)
-
-    monkeypatch.setattr(learners[name], "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        run(tmp_path, name, "cut", checkpoint_seconds=0.0)
-    monkeypatch.setattr(learners[name], "epoch", original)
-    resumed = train(toy.config(name), tmp_path / "cut", dataset=toy.blobs(), resume=True)
-    assert torch.equal(toy.weights(whole), toy.weights(resumed))
-    assert samples_table(whole).equals(samples_table(resumed))
-    assert "contrast" in whole.metrics[-1]["phases"]["train A"]
-
-
-@pytest.mark.parametrize("posterior", [0.0, 1.0])
-def test_finite_when_none_or_all_are_held_clean(tmp_path, posterior, monkeypatch):
-    from dataclasses import replace
-
-    from labeltrace.scoring import ScorePass
-
-    finish = ScorePass.finish
-
-    def rigged(self, *args, **kwargs):
-        scores = finish(self, *args, **kwargs)
-        return replace(scores, posterior=torch.full_like(scores.posterior, posterior))
-
-    monkeypatch.setattr(ScorePass, "finish", rigged)
-    assert torch.isfinite(toy.weights(run(tmp_path, "dividemix"))).all()
-
-
-def test_with_images_batches_of_one_and_one_class(tmp_path):
-    data = toy.pictures(count=12)
-    data = data.with_labels(torch.zeros(12, dtype=torch.int64), truth=None)
-    config = toy.config("dividemix", controller="coupled", plugin="snscl", epochs=2, settings={"batch_size": 2})
-    trained = train(config, tmp_path / "run", dataset=data)
-    assert torch.isfinite(toy.weights(trained)).all()
+def test_its_terms_are_logged(tmp_path):
+    config = toy.config("dividemix", controller="coupled", plugin="snscl", plugin_settings={"width": 8, "slots": 4})
+    metrics = train(config, tmp_path / "run", dataset=toy.blobs()).metrics
+    assert {"contrast", "kl"} <= metrics[-1]["phases"]["train A"].keys()
 
 
 def test_several_ranks_are_refused():

@@ -2,6 +2,7 @@
 
 from labeltrace.plugins.base import Plugin, PluginSettings, plugins
 from labeltrace.plugins.ct import ConfidenceTracking
+from labeltrace.plugins.l2b import LearningToBootstrap
 from labeltrace.plugins.snscl import SNSCL
 
-__all__ = ["SNSCL", "ConfidenceTracking", "Plugin", "PluginSettings", "plugins"]
+__all__ = ["SNSCL", "ConfidenceTracking", "LearningToBootstrap", "Plugin", "PluginSettings", "plugins"]
