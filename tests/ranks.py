@@ -59,7 +59,7 @@ def unused_port():
 
 
 #: every learner, and a plug-in where its trackers are fed by passes, by steps, and by both views of them
-METHODS = [*learners, "rolr+ct", "cores+ct", "disc+ct"]
+METHODS = [*learners, "rolr+ct", "dividemix+ct", "cores+ct", "disc+ct"]
 
 
 class Plain(nn.Module):

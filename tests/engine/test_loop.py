@@ -262,6 +262,20 @@ def test_a_gradient_is_told_and_moves_nothing():
     assert all(torch.equal(p, q) for p, q in zip(loop.networks[0].parameters(), before, strict=True))
 
 
+@pytest.mark.parametrize("name", ["beside", "meta"])
+@pytest.mark.parametrize("count", [10, 14, 3])
+def test_a_list_beside_the_first_starts_anew_only_when_it_is_used_up(name, count):
+    """Two passes of two steps of five; the list goes on from one pass to the next."""
+    batches = watched(make_loop(), index=torch.arange(10), batch_size=5, passes=2, **{name: torch.arange(count)})
+    rows = [getattr(batch, name).index for batch in batches]
+    assert len(rows) == 4 and all(len(row) == 5 for row in rows)
+    full = -(-count // 5)  # rows until it is used up
+    for start in range(0, 4 - full + 1, full):
+        assert set(torch.cat(rows[start : start + full]).tolist()) == set(range(count))
+    if count == 10:
+        assert not torch.equal(torch.cat(rows[:2]), torch.cat(rows[2:]))
+
+
 @pytest.mark.parametrize("beside", [None, [], [4, 9, 11]])
 def test_a_list_to_be_judged_by_comes_in_batches_of_the_same_size(beside):
     data = toy.blobs(count=N)

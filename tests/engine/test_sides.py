@@ -72,6 +72,24 @@ def test_a_resumed_run_goes_on_with_both_states(tmp_path, sided, monkeypatch):
     assert saved.same(one["sides"], two["sides"]) and saved.same(one["optimizers"], two["optimizers"])
 
 
+@pytest.mark.usefixtures("sided")
+def test_a_run_goes_on_where_adam_keeps_its_counters_elsewhere(tmp_path):
+    """As a run does that began on a GPU."""
+    run(tmp_path / "run", epochs=2)
+    path = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    state = torch.load(path, weights_only=True)
+    for one in state["sides"]:
+        for group in one["param_groups"]:
+            assert group["capturable"] is False
+            group["capturable"] = True
+    torch.save(state, path)
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    (tmp_path / "run" / "config.yaml").write_text(config.replace("epochs: 2", "epochs: 4"))
+    train(toy.config("cross_entropy"), tmp_path / "run", dataset=toy.blobs(), resume=True)
+    (side,) = saved.checkpoint(tmp_path / "run")["sides"]
+    assert not any(group["capturable"] for group in side["param_groups"])
+
+
 def test_a_checkpoint_without_the_side_that_a_run_has_is_refused(tmp_path, request):
     run(tmp_path / "run", epochs=2)
     request.getfixturevalue("sided")

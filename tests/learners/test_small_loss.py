@@ -56,6 +56,14 @@ def test_a_short_rise(kind, warmup, rates):
     assert [learner.forget_rate(e) for e in range(4)] == pytest.approx(rates)
 
 
+@BOTH
+@pytest.mark.parametrize(("epochs", "rates"), [(40, [0, 0.4 / 3, 0.8 / 3, 0.4]), (3, [0, 0.2, 0.4]), (1, [0])])
+def test_an_estimated_rate_rises_over_three_epochs_at_least(kind, epochs, rates):
+    learner = toy.learner(kind, warmup=1, epochs=epochs)
+    learner.tau.fill_(0.4)
+    assert [learner.forget_rate(e) for e in range(len(rates))] == pytest.approx(rates)
+
+
 def test_binary_fractions_cost_no_sample_and_one_is_kept():
     for rows in (100, 128, 50, 7):
         for percent in range(101):
@@ -240,7 +248,8 @@ def test_recipes(kind):
     found = {name: resolve(kind.settings_type, preset, {}, None)[0] for name, preset in kind.presets.items()}
     for name, settings in found.items():
         assert (settings.tau is not None) == (name.startswith("oracle") or name in ("cifar10n", "cifar100n")), name
-        assert settings.lr_fall == (100 if "cifar100" in name else {"large": 32, "small": 16}.get(name, 80)), name
+        falls = {"large": 32, "small": 16, "cifar100n": 80 if kind is CoTeaching else 100}
+        assert settings.lr_fall == falls.get(name, 100 if "cifar100" in name else 80), name
         assert settings.warmup < settings.lr_fall < settings.epochs
     for classes in (10, 100):
         for end, tau in (("20", 0.2), ("40", 0.4), ("50", 0.5), ("80", 0.8), ("instance_40", 0.4)):

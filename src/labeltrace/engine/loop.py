@@ -23,7 +23,7 @@ from labeltrace.engine.course import LISTS, Course
 from labeltrace.engine.history import History, LossNotFinite
 from labeltrace.engine.parallel import Ranks, World
 from labeltrace.engine.reporter import Reporter
-from labeltrace.engine.update import Update, present
+from labeltrace.engine.update import Update, present, suit
 from labeltrace.learners.base import Step
 from labeltrace.models.output import Output
 from labeltrace.scoring import SampleMemory, ScorePass, Scores, StructureSettings
@@ -106,9 +106,7 @@ class EngineLoop:
         self.memory, self.companions = memory, companions
         self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
         for optimizer in present(optimizers, self.sides):
-            for group in optimizer.param_groups:
-                if "capturable" in group:  # Adam and its kind keep their counters on the device
-                    group["capturable"] = fabric.device.type == "cuda"
+            suit(optimizer.param_groups, fabric.device)
         # 2048 CIFAR images on a GPU, 512 on a CPU; fewer of large ones, down to 64.
         pixels = math.prod(train.inputs.shape[1:])
         most = 2048 if fabric.device.type == "cuda" else 512
@@ -195,7 +193,7 @@ class EngineLoop:
                 if number:
                     order = self._batches(words, batch_size, drop_last, index)
                 lists = {
-                    name: self._beside((*words[:3], LISTS[name]), order, samples)
+                    name: self._beside((*words[:3], LISTS[name]), order, samples, number)
                     for name, samples in given.items()
                     if samples is not None and len(samples)
                 }
@@ -359,13 +357,16 @@ class EngineLoop:
         device = self.labels.device
         return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
 
-    def _beside(self, words: tuple[int, int, int, int], order: Tensor, samples: Tensor) -> Tensor:
-        """[steps, B] numbers of a list beside the first, which starts anew, shuffled anew, when it is used up."""
+    def _beside(self, words: tuple[int, int, int, int], order: Tensor, samples: Tensor, number: int) -> Tensor:
+        """[steps, B] numbers of a list beside the first, in pass `number`: where the pass before left off.
+
+        The list starts anew, shuffled anew, when it is used up.
+        """
         steps, size = order.shape
         rounds: list[Tensor] = []
-        while sum(map(len, rounds)) < steps:
+        while sum(map(len, rounds)) < (number + 1) * steps:
             rounds.append(self._batches((*words[:3], words[3] + len(rounds)), size, False, samples))
-        return torch.cat(rounds)[:steps]
+        return torch.cat(rounds)[number * steps : (number + 1) * steps]
 
     def _inputs(self, course: Course) -> Iterable[Tensor | None]:
         """The inputs of each step of a pass where they are not on the device; None where the step takes them itself."""

@@ -7,6 +7,7 @@ the batch, and after the backward one flat tensor with all gradients is averaged
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -28,7 +29,7 @@ from labeltrace.plugins import plugins
 from labeltrace.scoring import SampleMemory
 
 T = TypeVar("T")
-CHUNK = 2**18  # samples whose rows travel at a time
+CHUNK = 2**26  # bytes that travel at a time
 LOOK = 16  # steps on a GPU between two looks at whether someone asked to stop: a look waits for the device
 AGAIN = 3.0  # seconds after which a second signal ends this rank at once; a terminal and torchrun may both send one
 STOPPED = "stopped"
@@ -164,8 +165,9 @@ class Ranks:
         for name, (rows, rest, dtype) in forms.items():
             whole[name] = torch.empty((rows, places[-1], *rest), dtype=dtype, device=self.device)
             for rank, (begin, end) in enumerate(pairwise(places)):
-                for start in range(begin, end, CHUNK):
-                    stop = min(start + CHUNK, end)
+                step = _rows(rows * math.prod(rest) * dtype.itemsize)
+                for start in range(begin, end, step):
+                    stop = min(start + step, end)
                     if rank == self.rank:
                         part = named[name][:, start - begin : stop - begin].contiguous()
                     else:
@@ -188,7 +190,7 @@ class Ranks:
         visited = (last >= 0).nonzero()[:, 0]
         owner = owners[last[visited] % rows.shape[1]]
         for rank in range(self.size):
-            for index in visited[owner == rank].split(CHUNK):
+            for index in visited[owner == rank].split(_rows(memory.bytes_per_sample)):
                 packed = self._broadcast(memory.pack(index), rank)
                 if rank != self.rank:
                     memory.unpack(index, packed)
@@ -305,6 +307,11 @@ def _watch(place: World) -> Watch | None:
     """One for all runs of a process, like the process group."""
     address = "127.0.0.1" if place.local_size == place.size else os.environ["MASTER_ADDR"]
     return open_watch(place.rank, place.size, address, Ranks(place, torch.device("cpu")).same_object)
+
+
+def _rows(width: int) -> int:
+    """How many rows of so many bytes travel at a time."""
+    return max(1, CHUNK // max(1, width))
 
 
 def check_plugin(name: str | None, ranks: int) -> None:

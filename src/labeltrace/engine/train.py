@@ -32,7 +32,7 @@ from labeltrace.engine.reporter import Reporter
 from labeltrace.engine.signals import signals
 from labeltrace.engine.start import check_data, write_start
 from labeltrace.engine.tensorboard import TensorBoard, writer_type
-from labeltrace.engine.update import present
+from labeltrace.engine.update import present, suit
 from labeltrace.errors import InputError
 from labeltrace.learners import Learner
 from labeltrace.models import load_weights
@@ -371,10 +371,10 @@ class Training:
         try:
             for network, saved in zip(self.networks, state["networks"], strict=True):
                 network.load_state_dict(saved)
-            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-                optimizer.load_state_dict(saved)
-            for side, saved in zip(present(self.sides), state.get("sides", []), strict=True):
-                side.load_state_dict(saved)
+            for optimizers, name in ((self.optimizers, "optimizers"), (present(self.sides), "sides")):
+                for optimizer, saved in zip(optimizers, state.get(name, []), strict=True):
+                    suit(saved["param_groups"], self.fabric.device)  # the run may have begun on another
+                    optimizer.load_state_dict(saved)
             self.memory.load_state_dict(state["memory"])
             for name, module in self.learner.companions().items():
                 module.load_state_dict(state["companions"][name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,13 @@ def present(*optimizers: Sequence[torch.optim.Optimizer | None]) -> list[torch.o
     []
     """
     return [one for some in optimizers for one in some if one is not None]
+
+
+def suit(groups: Sequence[dict[str, Any]], device: torch.device) -> None:
+    """Let Adam and its kind keep their counters where a device wants them: in a captured step on the device itself."""
+    for group in groups:
+        if "capturable" in group:
+            group["capturable"] = device.type == "cuda"
 
 
 class Update(NamedTuple):

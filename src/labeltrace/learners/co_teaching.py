@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from labeltrace.learners.base import Batch, Outcome, learners
 from labeltrace.learners.dropping import smallest
 from labeltrace.learners.settings import Preset
-from labeltrace.learners.small_loss import SmallLoss, SmallLossSettings, kept_count, kept_mean, recipes
+from labeltrace.learners.small_loss import CIFAR_N, SmallLoss, SmallLossSettings, kept_count, kept_mean, recipes
 
 CODE = "official code (bhanML/Co-teaching)"
 
@@ -43,7 +43,9 @@ class CoTeaching(SmallLoss):
         "relabelled; published with the noise rate given, without it the rate is estimated."
     )
     settings_type = CoTeachingSettings
-    presets: ClassVar[Mapping[str, Preset]] = recipes({"lr_fall": (100, CODE + ": CIFAR-100")})
+    presets: ClassVar[Mapping[str, Preset]] = recipes(
+        {"lr_fall": (100, CODE + ": CIFAR-100")}, special={"cifar100n": {"lr_fall": (80, CIFAR_N)}}
+    )
     settings: CoTeachingSettings
 
     def step(self, forget: float, batch: Batch) -> Outcome:
