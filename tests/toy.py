@@ -1,6 +1,10 @@
 """Small problems, runs, learners and stand-ins that many tests share."""
 
+import contextlib
+from unittest import mock
+
 import numpy as np
+import pytest
 import torch
 
 from labeltrace.data import add_noise, from_arrays
@@ -134,6 +138,20 @@ class Loop:
 
     def note(self, message):
         self.notes.append(message)
+
+
+@contextlib.contextmanager
+def killed_in(kind, epoch):
+    """Within it a run of that class of learner dies as it begins an epoch, and is expected to."""
+    original = kind.epoch
+
+    def dying(self, loop, number):
+        if number == epoch:
+            raise RuntimeError("killed")
+        original(self, loop, number)
+
+    with mock.patch.object(kind, "epoch", dying), pytest.raises(RuntimeError, match="killed"):
+        yield
 
 
 def weights(trained):

@@ -53,19 +53,10 @@ def test_a_checkpoint_holds_the_side(tmp_path):
     assert state["optimizers"][0]["param_groups"][0]["lr"] == pytest.approx(0.001)
 
 
-def test_a_resumed_run_goes_on_with_both_states(tmp_path, sided, monkeypatch):
+def test_a_resumed_run_goes_on_with_both_states(tmp_path, sided):
     whole = run(tmp_path / "whole")
-    epoch = sided.epoch
-
-    def dying(self, loop, number):
-        if number == 2:
-            raise RuntimeError("killed")
-        epoch(self, loop, number)
-
-    monkeypatch.setattr(sided, "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
+    with toy.killed_in(sided, 2):
         run(tmp_path / "cut", checkpoint_seconds=0.0)
-    monkeypatch.setattr(sided, "epoch", epoch)
     resumed = train(toy.config("cross_entropy"), tmp_path / "cut", dataset=toy.blobs(), resume=True)
     assert torch.equal(toy.weights(whole), toy.weights(resumed))
     one, two = (saved.checkpoint(tmp_path / name) for name in ("whole", "cut"))

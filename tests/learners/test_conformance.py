@@ -54,21 +54,11 @@ def test_same_seed_same_verdicts(tmp_path, name, controller):
 
 
 @pytest.mark.parametrize(("name", "controller"), CASES)
-def test_resumes_bit_for_bit(tmp_path, name, controller, monkeypatch):
+def test_resumes_bit_for_bit(tmp_path, name, controller):
     whole = run(tmp_path, name, controller, folder="whole")
     # Stop during the third epoch, as a kill would: what is on disk is the end of the second.
-    original, calls = learners[name].epoch, []
-
-    def dying(self, loop, epoch):
-        calls.append(epoch)
-        if epoch == 2:
-            raise RuntimeError("killed")
-        original(self, loop, epoch)
-
-    monkeypatch.setattr(learners[name], "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
+    with toy.killed_in(learners[name], 2):
         run(tmp_path, name, controller, folder="cut", checkpoint_seconds=0.0)
-    monkeypatch.setattr(learners[name], "epoch", original)
     resumed = train(toy.config(name), tmp_path / "cut", dataset=toy.blobs(), resume=True)
     assert torch.equal(toy.weights(whole), toy.weights(resumed))
     assert samples_table(whole).equals(samples_table(resumed))

@@ -357,26 +357,14 @@ def test_the_split_of_a_resumed_run_is_that_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(CrossSplit, "lists", watched)
     config = toy.config("crosssplit", controller="coupled")
     train(config, tmp_path / "run", dataset=data)
-    monkeypatch.setattr(CrossSplit, "epoch", _dying(CrossSplit.epoch))
-    with pytest.raises(RuntimeError, match="killed"):
+    with toy.killed_in(CrossSplit, 2):
         train(config.model_copy(update={"checkpoint_seconds": 0.0}), tmp_path / "cut", dataset=data)
-    monkeypatch.undo()
-    monkeypatch.setattr(CrossSplit, "lists", watched)
     train(config, tmp_path / "cut", dataset=data, resume=True)
     first = seen[0]
     assert len(seen) == 6  # three epochs after warm-up, in one go and in two
     assert all(torch.equal(a, b) for one in seen for a, b in zip(_flat(one), _flat(first), strict=True))
     second = saved.checkpoint(tmp_path / "cut")["memory"]["second"]
     assert torch.equal(second.nonzero()[:, 0], first[1][0])
-
-
-def _dying(epoch):
-    def dying(self, loop, number):
-        if number == 2:
-            raise RuntimeError("killed")
-        epoch(self, loop, number)
-
-    return dying
 
 
 def _flat(lists):

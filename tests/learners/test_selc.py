@@ -309,21 +309,12 @@ def test_plus_loss_is_the_formula_written_out():
     assert loss == pytest.approx(total / 8, abs=1e-5)
 
 
-def test_plus_resumes_bit_for_bit(tmp_path, monkeypatch):
+def test_plus_resumes_bit_for_bit(tmp_path):
     config = toy.config("selc", controller="trace", epochs=6, settings={"plus_epochs": 3}, checkpoint_seconds=0.0)
     whole = train(config, tmp_path / "whole", dataset=toy.blobs())
     for stop in (3, 4):
-        original = SELC.epoch
-
-        def dying(self, loop, epoch, original=original, stop=stop):
-            if epoch == stop:
-                raise RuntimeError("killed")
-            original(self, loop, epoch)
-
-        monkeypatch.setattr(SELC, "epoch", dying)
-        with pytest.raises(RuntimeError, match="killed"):
+        with toy.killed_in(SELC, stop):
             train(config, tmp_path / "cut", dataset=toy.blobs(), overwrite=True)
-        monkeypatch.setattr(SELC, "epoch", original)
         resumed = train(config, tmp_path / "cut", dataset=toy.blobs(), resume=True)
         assert torch.equal(toy.weights(whole), toy.weights(resumed))
 

@@ -449,23 +449,14 @@ def test_a_run_with_restarts(tmp_path, controller):
     assert records[6]["lr"] == records[0]["lr"] and trained.summary["last"] > 0.8
 
 
-def test_restarts_resume_bit_for_bit(tmp_path, monkeypatch):
+def test_restarts_resume_bit_for_bit(tmp_path):
     def config():
         settings = {"restarts": 1, "warmup": 1, "history": 2}
         return toy.config("selfie", controller="coupled", epochs=6, settings=settings, checkpoint_seconds=0.0)
 
     whole = train(config(), tmp_path / "whole", dataset=toy.blobs())
-    original = Selfie.epoch
-
-    def dying(self, loop, epoch):
-        if epoch == 4:
-            raise RuntimeError("killed")
-        original(self, loop, epoch)
-
-    monkeypatch.setattr(Selfie, "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
+    with toy.killed_in(Selfie, 4):
         train(config(), tmp_path / "cut", dataset=toy.blobs())
-    monkeypatch.setattr(Selfie, "epoch", original)
     resumed = train(config(), tmp_path / "cut", dataset=toy.blobs(), resume=True)
     assert torch.equal(toy.weights(whole), toy.weights(resumed))
     assert samples_table(whole).equals(samples_table(resumed))

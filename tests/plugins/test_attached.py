@@ -23,19 +23,10 @@ def run(folder, plugin, name, **changes):
 
 
 @pytest.mark.parametrize(("plugin", "name"), PAIRS)
-def test_trains_and_resumes_bit_for_bit(tmp_path, plugin, name, monkeypatch):
+def test_trains_and_resumes_bit_for_bit(tmp_path, plugin, name):
     whole = run(tmp_path / "whole", plugin, name, epochs=EPOCHS)
-    original = learners[name].epoch
-
-    def dying(self, loop, epoch):
-        if epoch == EPOCHS - 2:
-            raise RuntimeError("killed")
-        original(self, loop, epoch)
-
-    monkeypatch.setattr(learners[name], "epoch", dying)
-    with pytest.raises(RuntimeError, match="killed"):
+    with toy.killed_in(learners[name], EPOCHS - 2):
         run(tmp_path / "cut", plugin, name, epochs=EPOCHS, checkpoint_seconds=0.0)
-    monkeypatch.setattr(learners[name], "epoch", original)
     resumed = train(toy.config(name), tmp_path / "cut", dataset=toy.blobs(), resume=True)
     assert torch.equal(toy.weights(whole), toy.weights(resumed))
     assert samples_table(whole).equals(samples_table(resumed))
