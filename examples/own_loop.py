@@ -26,6 +26,7 @@ def network() -> nn.Module:
 
 
 def main(epochs: int = 60) -> tuple[float, float]:
+    assert epochs > WARM_UP, f"{epochs} epochs: labels are judged after the first {WARM_UP}"
     torch.manual_seed(0)
     digits = load_digits()
     order = torch.randperm(len(digits.target))

@@ -201,6 +201,12 @@ def test_no_votes_means_agreement_and_ablations_are_options():
     assert torch.equal(Trace(reweight=False)(e).weight, torch.ones(12))
 
 
+def test_where_nothing_is_trusted_and_nothing_is_the_floor_nothing_weighs():
+    rows = torch.eye(3)
+    found = supervise(rows, rows, torch.zeros(3), torch.zeros(3), w_min=0.0)
+    assert torch.equal(found.weight, torch.zeros(3)) and torch.isfinite(found.target).all()
+
+
 def test_nothing_lets_a_gradient_through():
     pseudo = torch.randn(6, 3, requires_grad=True)
     clean = torch.rand(6).requires_grad_()
@@ -249,6 +255,8 @@ def bad(field, change):
         ("observed", lambda v: v[:, :4], r"observed: shape \(12, 4\)"),
         ("votes", lambda v: (v[0], v[1][:3]), r"votes\[1\]: shape"),
         ("votes", lambda v: (v[0] * 2, v[1]), r"votes\[0\]: row 0 sums to 2"),
+        ("votes", lambda v: (v[0],), r"votes: 1 given, expected two"),
+        ("votes", lambda v: (*v, v[0]), r"votes: 3 given, expected two"),
         ("pseudo", lambda v: v[0], r"pseudo: shape \(5,\)"),
     ],
 )  # fmt: skip

@@ -5,7 +5,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from labeltrace import TraceConfig, score
 from labeltrace.models import Staged, build_model
@@ -128,7 +135,7 @@ def test_a_data_loader_in_order_needs_no_index():
 def test_loaders_that_cannot_be_scored():
     networks, inputs, labels = problem()
     shuffling = DataLoader(TensorDataset(inputs, labels), batch_size=9, shuffle=True)
-    with pytest.raises(ValueError, match="shuffles but yields"):
+    with pytest.raises(ValueError, match="shuffles, or has a sampler of its own, but yields"):
         score(networks, shuffling, SETTINGS)
     with pytest.raises(ValueError, match="yields nothing"):
         score(networks, [], SETTINGS)
@@ -139,6 +146,69 @@ def test_loaders_that_cannot_be_scored():
     by_class = torch.arange(160) // 40
     with pytest.raises(ValueError, match="hold a single class"):
         score(nn.Linear(6, 4), [(torch.randn(160, 6), by_class)], SETTINGS)
+    with pytest.raises(ValueError, match="yields a dict"):
+        score(networks, [{"inputs": inputs, "labels": labels}], SETTINGS)
+    for label in (-100, 3):
+        with pytest.raises(ValueError, match=f"labels: {label} at index 5, expected a class from 0 to 2"):
+            score(networks, [(inputs, labels.index_fill(0, torch.tensor(5), label))], SETTINGS)
+
+
+@pytest.mark.parametrize("kind", ["subset", "weighted", "batches"])
+def test_a_loader_with_a_sampler_of_its_own_must_yield_the_index(kind):
+    networks, inputs, labels = problem()
+    sampler = SubsetRandomSampler(range(37))
+    options = {
+        "subset": {"sampler": sampler, "batch_size": 9},
+        "weighted": {"sampler": WeightedRandomSampler(torch.ones(37), 37, replacement=False), "batch_size": 9},
+        "batches": {"batch_sampler": BatchSampler(sampler, 9, False)},
+    }[kind]
+    with pytest.raises(ValueError, match="cannot be put back in order"):
+        score(networks, DataLoader(TensorDataset(inputs, labels), **options), SETTINGS)
+    numbered = DataLoader(TensorDataset(inputs, labels, torch.arange(37)), **options)
+    straight = score(networks, [(inputs, labels)], SETTINGS)
+    assert torch.allclose(score(networks, numbered, SETTINGS).loss, straight.loss, atol=1e-5)
+
+
+def test_a_stream_and_narrow_numbers_are_taken():
+    networks, inputs, labels = problem()
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return zip(inputs, labels, strict=True)
+
+    straight = score(networks, [(inputs, labels)], SETTINGS)
+    assert torch.allclose(score(networks, DataLoader(Stream(), batch_size=9), SETTINGS).loss, straight.loss, atol=1e-5)
+    narrow = [(inputs, labels.int(), torch.arange(37, dtype=torch.int32))]
+    assert torch.equal(score(networks, narrow, SETTINGS).loss, straight.loss)
+
+
+def test_a_network_without_parameters():
+    class Nothing(nn.Module):
+        def forward(self, x):
+            return x[:, :3]
+
+    _, inputs, labels = problem()
+    assert score(Nothing(), [(inputs, labels)], SETTINGS).clean.shape == (37,)
+
+
+def test_frozen_parts_stay_frozen():
+    _, inputs, labels = problem()
+    network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).train()
+    network[1].eval()
+    score(network, [(inputs, labels)], SETTINGS)
+    assert [module.training for module in network.modules()] == [True, True, False, True]
+
+
+def test_a_callers_autocast_is_for_the_networks_alone():
+    networks, inputs, labels = problem()
+    seen = []
+    networks[0].register_forward_hook(lambda module, given, output: seen.append(output.logits.dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = score(networks, [(inputs, labels)], SETTINGS)
+        features = torch.randn(8, 5, generator=torch.Generator().manual_seed(0))
+        drift = relation_drift([features, features.square()], 4)
+    assert seen == [torch.bfloat16] and found.drift.dtype == torch.float32
+    assert torch.equal(drift, relation_drift([features, features.square()], 4))
 
 
 def test_a_set_of_mostly_one_class_is_no_error_of_order():

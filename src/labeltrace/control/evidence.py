@@ -46,6 +46,8 @@ class Evidence:
         if self.observed.ndim == 1 and not self.observed.is_floating_point():
             object.__setattr__(self, "observed", one_hot(self.observed, self.pseudo.shape[1], self.pseudo.dtype))
         rows, shape = self.pseudo.shape[0], self.pseudo.shape
+        if self.votes is not None and len(self.votes) != 2:
+            raise ValueError(f"votes: {len(self.votes)} given, expected two predictions")
         for name, values in self._wide():
             check_rows(name, values, rows, "pseudo")
             if values.shape != shape:

@@ -296,7 +296,7 @@ def _confidence_score(confidence: Tensor, rho: float) -> Tensor:
 
 def _normalised(strength: Tensor, w_min: float) -> Tensor:
     weight = strength.clamp_min(w_min)
-    return weight / weight.mean()
+    return weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)  # nothing is trusted, and no floor: zeros
 
 
 def _fields(s: Supervision) -> tuple[Tensor, ...]:

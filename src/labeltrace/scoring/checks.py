@@ -50,6 +50,16 @@ def check_unit(name: str, values: Tensor, *, force: bool = False) -> None:
         raise ValueError(f"{name}: {float(values[index]):g} at index {index} is outside [0, 1]")
 
 
+def check_classes(name: str, values: Tensor, classes: int) -> None:
+    """Raise where `values` [B] names no class 0 … C−1, naming the first such sample."""
+    if not looks_free(values):
+        return
+    bad = (values < 0) | (values >= classes)
+    if bool(bad.any()):
+        index = first(bad)
+        raise ValueError(f"{name}: {int(values[index])} at index {index}, expected a class from 0 to {classes - 1}")
+
+
 def check_distribution(name: str, values: Tensor, *, tolerance: float = 1e-4, force: bool = False) -> None:
     """Raise unless every row of `values` [B, C] is a probability distribution, naming the first that is not.
 

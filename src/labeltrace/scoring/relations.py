@@ -46,7 +46,8 @@ def relation_matrix(features: Tensor, k: int) -> Tensor:
     if features.ndim < 2:
         raise ValueError(f"features: shape {tuple(features.shape)}, expected [B, D…]")
     check_finite("features", features)
-    return _relations(features.flatten(1)[None], _neighbours(k, features.shape[0]))[0]
+    with torch.autocast(features.device.type, enabled=False):
+        return _relations(features.flatten(1)[None], _neighbours(k, features.shape[0]))[0]
 
 
 def relation_drift(layers: Sequence[Tensor], k: int, transitions: str = "all") -> Tensor:
@@ -74,7 +75,8 @@ def relation_drift(layers: Sequence[Tensor], k: int, transitions: str = "all") -
             raise ValueError(f"layers[{number}]: shape {tuple(layer.shape)}, expected [B, D…]")
         check_rows(f"layers[{number}]", layer, layers[0].shape[0], "layers[0]")
         check_finite(f"layers[{number}]", layer)
-    return grouped_drift([layer.flatten(1)[None] for layer in layers], k, transitions)[0]
+    with torch.autocast(layers[0].device.type, enabled=False):
+        return grouped_drift([layer.flatten(1)[None] for layer in layers], k, transitions)[0]
 
 
 def grouped_drift(layers: Sequence[Tensor], k: int, transitions: str = "all") -> Tensor:

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
-from labeltrace.scoring.checks import work
+from labeltrace.scoring.checks import check_classes, work
 from labeltrace.scoring.posterior import loss_posterior
 from labeltrace.scoring.relations import grouped_drift, pool, structure_confidence
 from labeltrace.scoring.settings import StructureSettings
@@ -114,6 +114,7 @@ class ScorePass:
         """Add a batch: sample numbers [B], observed labels [B], and (logits, stage features) of each network."""
         logits = torch.stack([work(output[0]) for output in outputs])
         members, rows, classes = logits.shape
+        check_classes("labels", labels, classes)
         loss = F.cross_entropy(logits.reshape(-1, classes), labels.repeat(members), reduction="none")
         probabilities = logits.softmax(2)
         pseudo = self.pseudo(probabilities)
@@ -260,7 +261,8 @@ def score(
         seed: of the mixture fit.
 
     Raises:
-        ValueError: an empty or shuffled loader without index, a sample missing or twice, a class-sorted order.
+        ValueError: an empty loader, one that need not go in order without index, a sample missing or twice, a
+            class-sorted order, a label that is no class.
 
     >>> from labeltrace.models import build_model
     >>> network = build_model("mlp", num_classes=2, input_shape=(4,))
@@ -271,33 +273,48 @@ def score(
     members = [networks] if isinstance(networks, nn.Module) else list(networks)
     if not members:
         raise ValueError("networks: none given, expected at least one")
-    shuffles = isinstance(loader, DataLoader) and isinstance(loader.sampler, RandomSampler)
-    device = next(members[0].parameters()).device
-    modes = [network.training for network in members]
+    in_order = _in_order(loader)
+    known = next(members[0].parameters(), None)
+    device = torch.device("cpu") if known is None else known.device
+    modes = [(module, module.training) for network in members for module in network.modules()]
+    exact = torch.autocast(device.type, enabled=False)  # a caller's autocast is for the networks alone
     scoring, labels_seen, seen = ScorePass(settings, seed=seed), [], 0
     try:
         for network in members:
             network.eval()
         for batch in loader:
-            if shuffles and len(batch) < 3:
+            if not isinstance(batch, (list, tuple)):
+                raise ValueError(f"loader: it yields a {type(batch).__name__}, expected (inputs, labels[, index])")
+            if not in_order and len(batch) < 3:
                 raise ValueError(
-                    "loader: it shuffles but yields (inputs, labels) only, so scores cannot be put back in order; "
-                    "yield (inputs, labels, index) or pass shuffle=False"
+                    "loader: it shuffles, or has a sampler of its own, but yields (inputs, labels) only, so scores "
+                    "cannot be put back in order; yield (inputs, labels, index) or pass shuffle=False"
                 )
-            inputs, labels = batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True)
+            inputs, labels = batch[0].to(device, non_blocking=True), batch[1].to(device, non_blocking=True).long()
             index = batch[2] if len(batch) > 2 else torch.arange(seen, seen + len(labels))
             with torch.no_grad():
                 outputs = [_parts(network(inputs)) for network in members]
-            scoring.add(index.to(device), labels, outputs)
+            with exact:
+                scoring.add(index.to(device).long(), labels, outputs)
             labels_seen.append(labels)
             seen += len(labels)
     finally:
-        for network, mode in zip(members, modes, strict=True):
-            network.train(mode)
+        for module, mode in modes:
+            module.training = mode
     if not seen:
         raise ValueError("loader: it yields nothing")
     _check_mixed(torch.cat(labels_seen).cpu(), scoring.settings.score_batch)
-    return scoring.finish()
+    with exact:
+        return scoring.finish()
+
+
+def _in_order(loader: object) -> bool:
+    """Whether a loader is known to yield its samples in the order of its dataset; others than torch's are believed."""
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return True
+    batches = loader.batch_sampler
+    usual = batches is None or type(batches) is BatchSampler
+    return usual and isinstance(getattr(batches, "sampler", loader.sampler), SequentialSampler)
 
 
 def _parts(output: object) -> tuple[Tensor, Sequence[Tensor]]:
