@@ -279,7 +279,7 @@ title: t
 label: l
 about: a
 measure: best
-run: {data: digits}
+run: {data: digits, model: small_cnn}
 columns: {One: {}, Two: {}}
 rows: {A: {run: {learner: rolr, controller: coupled}, published: 1.0 2.0}}
 """
@@ -308,11 +308,9 @@ def test_a_cell_without_a_recipe_or_with_the_wrong_controller_is_refused(tmp_pat
     file.write_text(GOOD, encoding="utf-8")
     with pytest.raises(InputError, match="rolr has no recipe"):
         config_of(read_table(file).cells[0], None, seed=0)
-    file.write_text(GOOD.replace("run: {data: digits}", "run: {data: digits}\nrecipes: [small]"), encoding="utf-8")
-    assert config_of(read_table(file).cells[0], None, seed=0).preset == "small"
-    text = GOOD.replace(", controller: coupled", "").replace(
-        "run: {data: digits}", "run: {data: digits}\nrecipes: [small]"
-    )
+    text = GOOD.replace("columns:", "recipes: [small]\ncolumns:")
     file.write_text(text, encoding="utf-8")
+    assert config_of(read_table(file).cells[0], None, seed=0).preset == "small"
+    file.write_text(text.replace(", controller: coupled", ""), encoding="utf-8")
     with pytest.raises(InputError, match="needs a controller"):
         config_of(read_table(file).cells[0], None, seed=0)

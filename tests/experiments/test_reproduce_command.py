@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
+import toy
 from labeltrace.cli import main
 from labeltrace.experiments import TABLES
 from labeltrace.experiments.results import read_lines
@@ -81,10 +83,14 @@ def test_a_plan_knows_how_long_it_takes(capsys, tmp_path, monkeypatch):
         "0 1",
         "--dry-run",
     )
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert call(*words, "--epochs", 100) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "4 runs: 4 to do; 2.0 h one after another, 2 without an estimate" in said
     assert call(*words, "--device", "cpu") == 0
+    assert "no estimate" in capsys.readouterr().out
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert call(*words) == 0
     assert "no estimate" in capsys.readouterr().out
 
 
@@ -163,6 +169,34 @@ def test_from_a_table_to_its_lines(table, capsys):
     assert call("--collect", folder, "--results", table.parent / "others.jsonl", "--json") == 0
     collected = json.loads(capsys.readouterr().out)
     assert collected["added"] == [] and "fills no cell" in collected["left_out"][str(folder)]
+    assert call("--collect", folder, table, "--results", table.parent / "others.jsonl", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["added"] == [line["id"]]
+    assert call("--collect", table) == 2 and "name the folders of runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["own.npz", "sub/own.npz", "{here}/own.npz"])
+def test_a_table_over_own_data(table, where, capsys, tmp_path):
+    path = tmp_path / where.format(here=tmp_path)
+    path.parent.mkdir(exist_ok=True)
+    data = toy.blobs(noise=0)
+    rows = {"train": data.train, "test": data.test}
+    np.savez(
+        path,
+        **{f"x_{name}": part.inputs.numpy() for name, part in rows.items()},
+        **{f"y_{name}": part.labels.numpy() for name, part in rows.items()},
+    )
+    words = TABLE.replace("data: digits, subset: 80, model: small_cnn", f"data: {where.format(here=tmp_path)}, MODEL")
+    words = words.replace("model: inception_resnet_v2", "model: mlp")
+    asked = (table, "--only", "Cross-Entropy", "--epochs", 1, "--seeds", 3, "--out", "runs", "--device", "cpu")
+    table.write_text(words.replace(", MODEL", ""), encoding="utf-8")
+    assert call(*asked) == 2 and "mine/Cross-Entropy/Best: names no network" in capsys.readouterr().err
+    table.write_text(words.replace("MODEL", "model: mlp"), encoding="utf-8")
+    assert call(*asked) == 0
+    (line,) = read_lines(table.with_suffix(".jsonl"))
+    assert line["data"] == "own.npz" and line["cells"][0] == "mine/Cross-Entropy/Best"
+    assert [path.name[:24] for path in (tmp_path / "runs" / "noise").iterdir()] == ["own.npz-symmetric0.4-s3-"]
+    capsys.readouterr()
+    assert call(*asked, "--json") == 0 and json.loads(capsys.readouterr().out)["trained"] == 0
 
 
 @pytest.mark.slow

@@ -265,7 +265,8 @@ def test_a_damaged_results_file_is_refused(tmp_path):
             read_lines(results)
 
 
-def test_seconds_per_epoch_come_from_the_benchmark_first(tmp_path):
+def test_seconds_per_epoch_come_from_the_benchmark_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     line = {
         "data": "cifar100",
         "model": "resnet18",

@@ -21,7 +21,10 @@ SEEDS = "0,42,1027"  # the paper's
 
 def reproduce(
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE", help="Tables (see --list); run folders with --collect.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TABLE", help="Tables (see --list); with --collect run folders, beside a table of your own."
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Only rows or columns with this name or text; repeatable.")
@@ -60,7 +63,7 @@ def reproduce(
     from labeltrace.experiments.cells import all_cells
     from labeltrace.experiments.plan import DONE, plan_runs
     from labeltrace.experiments.results import RUNS, read_lines, results_file
-    from labeltrace.experiments.tables import load_table, pick
+    from labeltrace.experiments.tables import is_own, load_table, pick
 
     if list_:
         _list(as_json)
@@ -68,7 +71,9 @@ def reproduce(
     if not what:
         raise InputError("name a table (labeltrace reproduce --list), or run folders with --collect")
     if collect:
-        _collect([Path(name) for name in what], results or RUNS, again, as_json)
+        own = [name for name in what if is_own(name)]
+        folders = [Path(name) for name in what if name not in own]
+        _collect(folders, own, results or (results_file(own) if own else RUNS), again, as_json)
         return
     if epochs is not None and epochs < 1:
         raise InputError(f"--epochs {epochs}: expected at least 1")
@@ -135,7 +140,7 @@ def _fill(
             raise typer.Exit(complain("stopped, all saved; the same command goes on", 130)) from None
 
 
-def _collect(paths: list[Path], results: Path, again: bool, as_json: bool) -> None:
+def _collect(paths: list[Path], own: list[str], results: Path, again: bool, as_json: bool) -> None:
     """Add runs made elsewhere; what is no finished run of a table is named and left out."""
     from labeltrace.experiments.cells import all_cells
     from labeltrace.experiments.results import add_line, line_of, run_folders
@@ -143,7 +148,9 @@ def _collect(paths: list[Path], results: Path, again: bool, as_json: bool) -> No
     added: list[str] = []
     there: list[str] = []
     left: dict[str, str] = {}
-    cells = all_cells()
+    cells = all_cells(own)
+    if not paths:
+        raise InputError("--collect: name the folders of runs, or the folder that holds them")
     for folder in run_folders(paths):
         try:
             line = line_of(folder, cells)
@@ -173,7 +180,7 @@ def _list(as_json: bool) -> None:
     for heading in ("table", "rows", "columns", "cells to run", "title"):
         shown.add_column(heading, justify="left" if heading in ("table", "title") else "right")
     for table in tables:
-        counts = (len(table.rows), len(table.columns), sum(bool(cell.run) for cell in table.cells))
+        counts = (len(table.rows), len(table.columns), sum(bool(cell.run and not cell.refused) for cell in table.cells))
         shown.add_row(table.name, *map(str, counts), table.title)
     console.print(shown)
 

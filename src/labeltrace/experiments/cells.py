@@ -11,6 +11,7 @@ from typing import Any
 
 from labeltrace.control import TraceConfig
 from labeltrace.control.schedule import shrink
+from labeltrace.data import datasets
 from labeltrace.engine.config import RunConfig
 from labeltrace.engine.plan import attached
 from labeltrace.errors import InputError
@@ -44,9 +45,11 @@ def config_of(
         weights: what the networks of a pre-trained column start from.
 
     Raises:
-        InputError: the learner has none of the recipes, or a setting that does not exist.
+        InputError: no network is named, the learner has none of the recipes, or a setting that does not exist.
     """
     run = cell.run
+    if "model" not in run:  # what a run would choose by the kind of its data is not known before they are read
+        raise InputError(f"{cell.id}: names no network; add one to the table's run, e.g. model: mlp")
     learner = learners[run["learner"]]
     known = [name for name in cell.recipes if name in learner.presets]
     if not known:
@@ -80,8 +83,18 @@ def config_hash(config: RunConfig) -> str:
     True
     """
     named = () if config.plugin is None else ("plugin", "plugin_settings")
-    values = config.model_dump(mode="json", include={*IDENTITY, *named}) | {"pretrained": config.weights is not None}
+    values = config.model_dump(mode="json", include={*IDENTITY, *named})
+    values |= {"data": data_name(config.data), "pretrained": config.weights is not None}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def data_name(data: str) -> str:
+    """Return what data is called in names and hashes: of own files the last part of their path.
+
+    >>> data_name("cifar10"), data_name("/photos/dogs.csv")
+    ('cifar10', 'dogs.csv')
+    """
+    return data if data in datasets else Path(data).name
 
 
 def recipe_epochs(config: RunConfig) -> int:
@@ -100,7 +113,11 @@ def serves(config: RunConfig, noise: tuple[str, float] | None, cells: Sequence[C
         noise: kind and rate that its labels were made with.
         cells: to look through.
     """
-    near = [c for c in cells if all(c.run.get(key) == getattr(config, key) for key in ("data", "learner"))]
+    near = [
+        c
+        for c in cells
+        if c.run.get("learner") == config.learner and data_name(c.run["data"]) == data_name(config.data)
+    ]
     return places(near, config.epochs).get((config_hash(config), noise), [])
 
 

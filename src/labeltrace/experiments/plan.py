@@ -9,9 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
-from labeltrace.experiments.cells import config_hash, config_of, noise_of, run_key
+from labeltrace.experiments.cells import config_hash, config_of, data_name, noise_of, run_key
 from labeltrace.experiments.results import Line, noise_made
 from labeltrace.experiments.tables import Cell
 
@@ -64,7 +66,7 @@ def plan_runs(
     order = {cell.column: place for place, cell in reversed(list(enumerate(cells)))}
     todo = sorted((c for c in cells if not c.refused), key=lambda cell: (cell.table, order[cell.column]))
     finished = {(line["config_sha256"], noise_made(line["noise"]), line["seed"]) for line in lines}
-    on_cpu = device == "cpu"
+    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
     alike = [line for line in lines if line["device"].startswith("CPU") == on_cpu]
     known = seconds_per_epoch(alike, None if on_cpu else bench)
     grouped: dict[tuple[Any, ...], list[tuple[Cell, RunConfig]]] = {}
@@ -96,7 +98,7 @@ def run_name(config: RunConfig, config_sha256: str) -> str:
     """Return the folder's name: what people look for, and enough of the hash to tell variants apart."""
     noise = [f"{config.noise}{config.rate:g}"] if config.noise else []
     method = "+".join(filter(None, (config.learner, config.controller, config.plugin)))
-    return "-".join([config.data, *noise, method, f"e{config.epochs}", f"s{config.seed}", config_sha256[:8]])
+    return "-".join([data_name(config.data), *noise, method, f"e{config.epochs}", f"s{config.seed}", config_sha256[:8]])
 
 
 def seconds_per_epoch(lines: Sequence[Line], bench: Path | None) -> dict[tuple[str, ...], float]:

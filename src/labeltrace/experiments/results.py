@@ -17,7 +17,7 @@ import torch
 from labeltrace.engine import RunFolder, load_config, summarise
 from labeltrace.engine.folder import finite
 from labeltrace.errors import InputError
-from labeltrace.experiments.cells import config_hash, recipe_epochs, serves
+from labeltrace.experiments.cells import config_hash, data_name, recipe_epochs, serves
 from labeltrace.experiments.tables import Cell, is_own
 from labeltrace.files import write_atomically
 
@@ -68,7 +68,7 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
         "config_sha256": identity,
         "noise_sha256": labels,
         "seed": config.seed,
-        "data": config.data,
+        "data": data_name(config.data),
         "noise": None
         if made is None
         else {key: made[key] for key in ("kind", "convention", "nominal", "actual", "seed")},

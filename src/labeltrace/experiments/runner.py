@@ -11,6 +11,7 @@ from labeltrace.data.noise.make import make_noise
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
 from labeltrace.errors import InputError
+from labeltrace.experiments.cells import data_name
 from labeltrace.experiments.plan import Planned
 from labeltrace.experiments.results import add_line, line_of
 from labeltrace.experiments.tables import Cell
@@ -79,7 +80,7 @@ def with_noise_file(config: RunConfig, folder: Path, bars: GridBars | None = Non
     if config.noise is None:
         return config
     part = "" if config.subset is None else f"-{config.subset}"
-    stem = f"{config.data}{part}-{config.noise}{config.rate:g}-s{config.seed}"
+    stem = f"{data_name(config.data)}{part}-{config.noise}{config.rate:g}-s{config.seed}"
     found = sorted(folder.glob(f"{stem}-*.npz"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
