@@ -1,6 +1,8 @@
 """Small problems, runs, learners and stand-ins that many tests share."""
 
 import contextlib
+import gc
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -88,6 +90,20 @@ def watch(learner):
 
     learner.controller.__class__ = Watched
     return seen
+
+
+@contextlib.contextmanager
+def let_go():
+    """Small data, which nothing holds any more at the end, though Python has not looked for what holds itself."""
+    data = blobs()
+    held = weakref.ref(data.train.inputs)
+    gc.disable()
+    try:
+        yield data
+        del data
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 class Fixed(torch.nn.Module):

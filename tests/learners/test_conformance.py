@@ -110,6 +110,13 @@ def test_takes_any_module_that_returns_stage_features(tmp_path, name, controller
     assert torch.isfinite(toy.weights(trained)).all()
 
 
+@pytest.mark.parametrize(("name", "controller"), CASES)
+def test_a_run_that_ended_holds_no_data(tmp_path, name, controller):
+    with toy.let_go() as data:
+        run(tmp_path, name, controller, dataset=data, epochs=2)
+        del data
+
+
 @pytest.mark.parametrize("name", REFURBISHING)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_trace_before_its_start_is_the_learner_without_it(tmp_path, name, variant):

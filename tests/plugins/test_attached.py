@@ -17,9 +17,9 @@ SMALL = {"snscl": {"width": 8, "slots": 4}}
 EPOCHS = 7  # Confidence Tracking is certain of nothing with fewer
 
 
-def run(folder, plugin, name, **changes):
+def run(folder, plugin, name, dataset=None, **changes):
     changes = {"controller": "coupled", "plugin": plugin, "plugin_settings": SMALL.get(plugin, {})} | changes
-    return train(toy.config(name, **changes), folder, dataset=toy.blobs(), overwrite=True)
+    return train(toy.config(name, **changes), folder, dataset=dataset or toy.blobs(), overwrite=True)
 
 
 @pytest.mark.parametrize(("plugin", "name"), PAIRS)
@@ -52,3 +52,10 @@ def test_with_images_batches_of_two_and_one_class(tmp_path, plugin, name):
     asked = {"controller": "coupled", "plugin": plugin, "epochs": 2, "settings": {"batch_size": 2}}
     trained = train(toy.config(name, **asked), tmp_path / "run", dataset=data)
     assert torch.isfinite(toy.weights(trained)).all()
+
+
+@pytest.mark.parametrize(("plugin", "name"), PAIRS)
+def test_a_run_that_ended_holds_no_data(tmp_path, plugin, name):
+    with toy.let_go() as data:
+        run(tmp_path / "run", plugin, name, data)
+        del data

@@ -125,7 +125,7 @@ class Training:
         compiled = compiled and can_compile(fabric.device)
         views = CompiledViews(dataset.views) if compiled else dataset.views
         for member in range(planned.learner.networks_needed):
-            network = self._fresh(member)
+            network = _fresh(planned, reporter, member)
             if len(dataset.input_shape) == 3:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             if compiled:
@@ -157,7 +157,8 @@ class Training:
             workers=planned.read.processes,
             epoch_samples=config.epoch_samples,
             keeps=self.learner.keeps,
-            fresh=lambda member, number: self._fresh(member, number).state_dict(),
+            # without self: a run that holds itself keeps its data until Python happens to look for such
+            fresh=lambda member, number: _fresh(planned, reporter, member, number).state_dict(),
             capture=config.capture,
             drift=compiled_drift() if compiled else grouped_drift,
             ranks=self.ranks,
@@ -168,18 +169,6 @@ class Training:
         self.checkpoints = Checkpointer(folder.last, folder.best, config.checkpoint_seconds)
         self.metrics: list[dict[str, Any]] = []
         self.best = -1.0
-
-    def _fresh(self, member: int, restart: int | None = None) -> nn.Module:
-        """A network as it is before training; a restart draws other weights and leaves the random state alone."""
-        config, planned = self.plan.config, self.plan
-        with torch.random.fork_rng(devices=[], enabled=restart is not None):
-            torch.manual_seed(run_seed(config.seed, member, *(() if restart is None else (restart,))))
-            network = planned.make_network()
-            if config.weights is not None:
-                report = load_weights(network, config.weights)
-                if member == 0 and restart is None:
-                    self.reporter.note(report)
-            return planned.extended(network)
 
     def train(self, resume: bool) -> Trained:
         """Train to the end, from the beginning or from the state on disk."""
@@ -388,6 +377,19 @@ class Training:
         self.metrics = keep(state["epoch"])
         self.checkpoints.epoch = int(state["epoch"])
         return self.checkpoints.epoch
+
+
+def _fresh(planned: Plan, reporter: Reporter, member: int, restart: int | None = None) -> nn.Module:
+    """A network as it is before training; a restart draws other weights and leaves the random state alone."""
+    config = planned.config
+    with torch.random.fork_rng(devices=[], enabled=restart is not None):
+        torch.manual_seed(run_seed(config.seed, member, *(() if restart is None else (restart,))))
+        network = planned.make_network()
+        if config.weights is not None:
+            report = load_weights(network, config.weights)
+            if member == 0 and restart is None:
+                reporter.note(report)
+        return planned.extended(network)
 
 
 def _saved_epochs(folder: RunFolder) -> int | None:
