@@ -242,15 +242,20 @@ def test_a_clipped_gradient_moves_no_further_than_its_norm():
     assert moved[0] > 1e-3 and moved[1] == pytest.approx(1e-4, rel=0.01)
 
 
-def test_a_gradient_is_told_and_moves_nothing():
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_gradient_is_told_and_moves_nothing(frozen):
+    """Of a parameter that is not trained it is 0."""
     loop, found = make_loop(), []
+    first = next(loop.networks[0].parameters()).requires_grad_(not frozen)
 
     def step(batch):
         network = loop.networks[0]
         logits = network(loop.views.plain(batch.inputs)).logits
         parameters = list(network.parameters())
         told = loop.gradient(logits[:, 0].sum(), parameters)
-        wanted = torch.autograd.grad(network(loop.views.plain(batch.inputs)).logits[:, 0].sum(), parameters)
+        trained = [p for p in parameters if p is not first or not frozen]
+        wanted = torch.autograd.grad(network(loop.views.plain(batch.inputs)).logits[:, 0].sum(), trained)
+        assert not (frozen and told.pop(0).any())
         assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(told, wanted, strict=True))
         assert all(p.grad is None for p in parameters)
         found.append(told)

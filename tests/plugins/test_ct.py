@@ -1,7 +1,9 @@
 """Confidence Tracking: its tracker by the numbers of its page, and every learner that it attaches to."""
 
 import dataclasses
+import itertools
 import json
+import math
 
 import pytest
 import torch
@@ -147,6 +149,45 @@ def test_the_choice_is_a_union(tmp_path, name):
             kind.cleanliness = had
     assert any(bool(certain.any()) for _, _, certain in seen)
     assert all(bool((raised >= bare - 1e-6).all()) for raised, bare, _ in seen)
+
+
+@pytest.mark.parametrize("name", ["rolr", "dividemix", "f_dividemix"])
+def test_fact_5_a_posterior_is_raised_to_one_or_left(tmp_path, name, monkeypatch):
+    """It is 1 where a network's passes so far, compared pair by pair, show a rising label; all else stays."""
+    seen, found, kind = [], [], ConfidenceTracking.attached[name]
+    observe, posterior = Tracker.observe_all, kind.posterior
+
+    def noted(self, tracker, index, probabilities, labels, epoch):
+        seen.append((tracker, probabilities.clone(), labels))
+        observe(self, tracker, index, probabilities, labels, epoch)
+
+    def watched(self, scores, chosen):
+        raised = posterior(self, scores, chosen)
+        found.append((len(seen), learners[name].posterior(self, scores, chosen), raised))
+        return raised
+
+    monkeypatch.setattr(Tracker, "observe_all", noted)
+    monkeypatch.setattr(kind, "posterior", watched)
+    run(tmp_path, name, plugin_settings={"alpha": 0.1, "precision": "single"})
+    assert [count for count, *_ in found] == [2 * n for n in range(1, 9)]  # both networks, once in each epoch
+    raises = 0
+    for count, bare, raised in found:
+        n = count // 2
+        for tracker in (0, 1):
+            series = [p for number, p, _ in seen[:count] if number == tracker]
+            for i, label in enumerate(seen[0][2].tolist()):
+                lowest = min(
+                    sum(
+                        float(torch.sign((v[i, label] - v[i, c]) - (u[i, label] - u[i, c])))
+                        for u, v in itertools.combinations(series, 2)
+                    )
+                    for c in range(3)
+                    if c != label
+                )
+                z = (lowest - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18) if lowest > 0 else 0
+                assert float(raised[tracker, i]) == (1.0 if z > 1.2816 else float(bare[tracker, i]))
+                raises += z > 1.2816
+    assert raises
 
 
 def test_trace_takes_the_raised_score(tmp_path):

@@ -1,10 +1,12 @@
 """L2B: its weights by the numbers of its page, its derivative against differences, and its step on DivideMix."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning_fabric import Fabric
 
 import toy
 from labeltrace import Coupled
@@ -29,6 +31,45 @@ class Linear(torch.nn.Module):
         return Output(x @ self.weight, (x,))
 
 
+class Shared(torch.nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        feature = self.second(self.first(x).tanh()).tanh()
+        return Output(self.last(feature), (feature, feature))
+
+
+class Attending(torch.nn.Module):
+    """Samples of two tokens that attend to each other, by torch's kernel for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend, self.last = torch.nn.MultiheadAttention(2, 1, batch_first=True), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        tokens = x.unflatten(1, (2, 2))
+        feature = self.attend(tokens, tokens, tokens, need_weights=False)[0].flatten(1)
+        return Output(self.last(feature), (feature, feature))
+
+
+class Dropping(torch.nn.Module):
+    """A network with dropout, each of whose forwards leaves out other units; by `frozen` with a part that stays."""
+
+    def __init__(self, width=4, frozen=False):
+        super().__init__()
+        self.first, self.last, self.drop = torch.nn.Linear(width, 16), torch.nn.Linear(16, 3), torch.nn.Dropout(0.5)
+        self.first.requires_grad_(not frozen)
+
+    def forward(self, x):
+        feature = self.drop(self.first(x).relu())
+        return Output(self.last(feature), (x, feature))
+
+
 class Gradients:
     """In place of the engine's loop: differentiates."""
 
@@ -44,8 +85,7 @@ def direction_of(network, inputs, labels):
 
 def gained(network, inputs, labels, meta_inputs, meta_labels, rate=0.1):
     """u [2, B] of a batch: of its labels, and of what the network says."""
-    tangent = tangent_of(network, inputs, direction_of(network, meta_inputs, meta_labels))
-    logits = network(inputs).logits.detach()
+    logits, tangent = tangent_of(network, inputs, direction_of(network, meta_inputs, meta_labels))
     classes = logits.shape[1]
     targets = torch.stack([F.one_hot(labels, classes), F.one_hot(logits.argmax(1), classes)])
     return rate * gains(logits, tangent, targets.to(logits.dtype))
@@ -97,23 +137,47 @@ def test_facts_4_and_5_on_a_network():
     assert same.any() and torch.equal(u[0, same], u[1, same])
 
 
+@pytest.mark.parametrize("fabric", [False, True])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [(lambda: build_model("resnet18", 3, (3, 8, 8)), (3, 8, 8)), (Shared, (4,)), (Attending, (4,))],
+    ids=["resnet18", "shared", "attending"],
+)
 @pytest.mark.parametrize("mode", [True, False])
-def test_the_change_is_that_of_a_small_step(mode):
-    """Central differences in double precision, batch statistics included."""
+def test_the_change_is_that_of_a_small_step(mode, make, shape, fabric):
+    """Central differences in double precision, batch statistics included; a shared weight moves in both places."""
     torch.manual_seed(0)
-    network = build_model("resnet18", num_classes=3, input_shape=(3, 8, 8)).double().train(mode)
+    plain = make().double().train(mode)
+    network = Fabric(accelerator="cpu", devices=1).setup(plain) if fabric else plain
     g = torch.Generator().manual_seed(1)
-    inputs = torch.randn(4, 3, 8, 8, generator=g, dtype=torch.float64)
+    inputs = torch.randn(4, *shape, generator=g, dtype=torch.float64)
     direction = [torch.randn(p.shape, generator=g, dtype=p.dtype) for p in network.parameters()]
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    tangent = tangent_of(network, inputs, direction)
+    logits, tangent = tangent_of(network, inputs, direction)
     after = network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)  # running statistics among them
     found, small = [], 1e-9
     for sign in (1, -1):
-        moved = {n: p + sign * small * d for (n, p), d in zip(network.named_parameters(), direction, strict=True)}
-        found.append(torch.func.functional_call(network, moved, (inputs,)).logits.detach())
+        moved = {n: p + sign * small * d for (n, p), d in zip(plain.named_parameters(), direction, strict=True)}
+        found.append(torch.func.functional_call(plain, moved, (inputs,)).logits.detach())
     assert torch.allclose(tangent.double(), (found[0] - found[1]) / (2 * small), rtol=1e-3, atol=1e-4)
+    assert torch.allclose(logits.double(), found[0], atol=1e-4)
+
+
+def test_logits_and_their_change_are_of_one_forward():
+    """By the loss of each sample under the same units left out; another draw of them would be another loss."""
+    torch.manual_seed(0)
+    network, inputs, labels = Dropping().train(), torch.randn(8, 4), torch.arange(8) % 3
+    direction = [torch.randn(p.shape) for p in network.parameters()]
+    torch.manual_seed(5)
+    logits, tangent = tangent_of(network, inputs, direction)
+    torch.manual_seed(5)
+    losses = F.cross_entropy(network(inputs).logits, labels, reduction="none")
+    wanted = []
+    for loss in losses:
+        steps = torch.autograd.grad(loss, list(network.parameters()), retain_graph=True)
+        wanted.append(sum(float((step * along).sum()) for step, along in zip(steps, direction, strict=True)))
+    assert gains(logits, tangent, F.one_hot(labels, 3)[None])[0].tolist() == pytest.approx(wanted, abs=1e-5)
 
 
 def test_u_is_the_gradient_of_the_weights_through_a_virtual_step():
@@ -150,7 +214,7 @@ def test_the_second_step_weighs_both_views_of_all_samples(beside):
     assert len(inputs) == count and torch.equal(inputs[:8], learner.views.weak(batch.inputs, batch.draws.fork(0)))
     network, target = learner.networks[0], torch.cat(targets)
     meta = learner.views.weak(batch.meta.inputs, batch.meta.draws)
-    tangent = tangent_of(network, inputs, direction_of(network, meta, batch.meta.observed))
+    _, tangent = tangent_of(network, inputs, direction_of(network, meta, batch.meta.observed))
     log = network(inputs).logits.log_softmax(1)
     said = F.one_hot(log.argmax(1), 3)
     weights = weights_of(torch.stack([((log.exp() - t) * tangent).sum(1) for t in (target, said)])).detach()
@@ -170,11 +234,53 @@ def test_the_main_step_is_dividemixs():
     assert torch.equal(found.loss, DivideMix.step(learner, 0, 5, batch).loss)
 
 
+def test_with_dropout_weights_are_of_the_virtual_forward_and_losses_of_the_real_one():
+    torch.manual_seed(0)
+    networks = [Dropping().train(), Dropping().eval()]
+    learner = toy.learner(LearningToBootstrap(L2BSettings()).attach(DivideMix), Coupled(), networks=networks)
+    batch = judged_batch(learner)
+    learner.step(0, 5, batch)
+    learner._rate, network, target = 0.1, networks[0], torch.cat(learner._targets)
+    torch.manual_seed(1)
+    found = learner.bootstrap(Gradients(), batch).loss
+    torch.manual_seed(1)
+    direction = direction_of(network, batch.meta.inputs, batch.meta.observed)
+    inputs = torch.cat([view for views in learner._views[::-1] for view in views])
+    tried, tangent = tangent_of(network, inputs, direction)
+    real = network(inputs).logits
+    then, now = (torch.stack([target, F.one_hot(z.argmax(1), 3)]) for z in (tried, real))
+    weights = weights_of(gains(tried, tangent, then))
+    wanted = -(weights * (now * real.log_softmax(1)).sum(2)).sum()
+    assert not torch.equal(then, now)
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), rel=1e-4)
+
+
+def test_running_statistics_see_the_real_forward_alone():
+    """Four guesses and the mixture of DivideMix's step, then one; neither the one that judges nor the virtual one."""
+    learner = made()
+    norms = [[m for m in n.modules() if isinstance(m, torch.nn.BatchNorm1d)] for n in learner.networks]
+    learner.networks[0].train(), learner.networks[1].eval()
+    batch = judged_batch(learner)
+    learner.step(0, 5, batch)
+    assert {int(norm.num_batches_tracked) for norm in norms[0]} == {5}
+    learner.bootstrap(Gradients(), batch)
+    assert {int(norm.num_batches_tracked) for norm in norms[0]} == {6}
+    assert {int(norm.num_batches_tracked) for norm in norms[1]} == {0}
+
+
 def test_only_the_first_network_takes_it(tmp_path):
     config = toy.config("dividemix", controller="coupled", plugin="l2b")
     phases = train(config, tmp_path / "run", dataset=toy.blobs()).metrics[-1]["phases"]
     assert {"bootstrap", "said"} <= phases["train A"].keys() and 0 <= phases["train A"]["said"] <= 1
     assert "bootstrap" not in phases["train B"]
+
+
+def test_a_network_with_a_part_that_stays_trains(tmp_path):
+    config = toy.config("dividemix", controller="coupled", plugin="l2b", epochs=3)
+    network = partial(Dropping, width=6, frozen=True)
+    trained = train(config, tmp_path / "run", dataset=toy.blobs(), make_network=network)
+    assert "bootstrap" in trained.metrics[-1]["phases"]["train A"]
+    assert torch.isfinite(toy.weights(trained)).all()
 
 
 def test_no_clip_where_none_is_wanted():

@@ -39,14 +39,17 @@ def test_the_loss_equals_a_slow_loop(temperature):
     assert found == pytest.approx(slowly(queues, queries, keys, labels, temperature), rel=1e-4)
 
 
-@pytest.mark.parametrize(("classes", "wanted"), [(10, 2.2749), (100, 4.5747)])
-def test_fact_2_equal_logits(classes, wanted):
+@pytest.mark.parametrize(
+    ("classes", "width", "wanted"), [(10, 321, 2.2749), (14, 449, 2.6105), (100, 3201, 4.5747), (101, 3233, 4.5847)]
+)
+def test_facts_1_and_2_equal_logits(classes, width, wanted):
+    """The width of a row of logits is what the loss of equal ones tells; 33 of them are the anchor's."""
     queues = Queues(classes, 32, 4)
     queues.rows.copy_(torch.eye(4)[:1].expand(len(queues.rows), -1))
     same = torch.eye(4)[:1].expand(3, -1)
     found = float(queues.loss(same, same, torch.tensor([0, 1, classes - 1]), 0.07))
     assert found == pytest.approx(wanted, abs=1e-4)
-    assert found == pytest.approx(math.log((1 + 32 * classes) / 33), abs=1e-5)
+    assert 33 * math.exp(found) == pytest.approx(width, rel=1e-5)
 
 
 def test_a_perfect_anchor_costs_nothing_and_classes_may_change_names():

@@ -1,5 +1,8 @@
 """SNSCL on DivideMix: its Gaussian, what a step adds, and that the learner's own part stays as it is."""
 
+import math
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -65,6 +68,53 @@ def test_a_step_is_dividemixs_plus_its_own_terms():
     extra = s.weight * found.logs["contrast"] + s.kl_weight * found.logs["kl"]
     assert float(found.loss.detach()) == pytest.approx(float((base.loss + extra).detach()), rel=1e-5)
     assert float(found.logs["contrast"]) > 0
+
+
+def test_the_terms_of_a_step_are_those_of_a_slow_loop():
+    """Part by part and anchor by anchor, in eval mode; the copy moves before either part, the queues after it."""
+    learner, g = made(decay=0.9), torch.Generator().manual_seed(0)
+    network, copy = learner.networks[0].eval(), learner.following[0].module.eval()
+    learner.networks[1].eval()
+    with torch.no_grad():
+        for value in network.parameters():
+            value += 0.05 * torch.randn(value.shape, generator=g)
+    batch = halves(learner)
+    learner.memory["posterior"] = torch.rand(20, 2, generator=g)
+    followed, queues = deepcopy(copy), [list(kept.clone()) for kept in learner.queues[0].kept]
+    pointer, contrast, distance = [0] * learner.num_classes, 0.0, 0.0
+    logs = learner.step(0, 5, batch).logs
+    parts = [(batch, batch.observed, torch.ones(8))]
+    parts.append((batch.beside, learner._guessed, learner.memory["posterior"][batch.beside.index, 1]))
+    for part, labels, weight in parts:
+        with torch.no_grad():
+            for mine, its in zip(followed.parameters(), network.parameters(), strict=True):
+                mine.copy_(0.9 * mine + 0.1 * its)
+            rows = []
+            for body, view, fork in ((network, 0, 10), (followed, 1, 11)):  # queries, keys
+                feature = body(learner.views.weak(part.inputs, part.draws.fork(view)), branch="feature")
+                mean, log_variance = network.mean(feature), network.log_variance(feature)
+                noise = part.draws.fork(fork).normal(feature.shape[1])
+                drawn = mean + log_variance.exp().sqrt() * noise
+                distance += float(0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum()) / 8
+                projected = body.project(torch.cat([feature, drawn]))
+                rows.append(projected / projected.norm(dim=1, keepdim=True))
+        for i, (query, key) in enumerate(zip(*rows, strict=True)):
+            own = int(labels[i % 8])
+            alike = [key, *queues[own]]
+            others = [slot for c, kept in enumerate(queues) if c != own for slot in kept]
+            log_p = (torch.stack([query @ row for row in alike + others]) / 0.07).log_softmax(0)
+            contrast += sum(math.log(1 / len(alike)) - float(log_p[j]) for j in range(len(alike))) / len(alike) / 16
+        for i, key in enumerate(rows[1]):
+            own, draw = int(labels[i % 8]), part.draws.fork(12 + i // 8).uniform(1)[i % 8]
+            if draw < weight[i % 8]:
+                queues[own][pointer[own]] = key
+                pointer[own] = (pointer[own] + 1) % 4
+    assert float(logs["contrast"]) == pytest.approx(contrast, rel=1e-5)
+    assert float(logs["kl"]) == pytest.approx(distance, rel=1e-5)
+    assert learner.queues[0].pointer.tolist() == pointer
+    assert torch.allclose(learner.queues[0].kept, torch.stack([torch.stack(kept) for kept in queues]), atol=1e-5)
+    for mine, its in zip(copy.parameters(), followed.parameters(), strict=True):
+        assert torch.allclose(mine, its, atol=1e-6)
 
 
 def test_fact_5_the_copy_follows_and_takes_no_gradient():

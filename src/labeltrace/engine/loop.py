@@ -217,7 +217,7 @@ class EngineLoop:
         held = [p.grad for p in parameters]
         for parameter in parameters:
             parameter.grad = None
-        self.fabric.backward(loss, inputs=parameters)
+        self.fabric.backward(loss, inputs=[p for p in parameters if p.requires_grad])
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         for parameter, gradient in zip(parameters, held, strict=True):
             parameter.grad = gradient

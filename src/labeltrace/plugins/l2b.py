@@ -31,6 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labeltrace.control.evidence import one_hot
 from labeltrace.learners import Batch, DivideMix, FDivideMix, Learner, Loop, Outcome
@@ -97,14 +98,20 @@ def look(network: nn.Module, parameters: Mapping[str, Tensor], inputs: Tensor) -
 
 
 @torch.no_grad()
-def tangent_of(network: nn.Module, inputs: Tensor, direction: Sequence[Tensor]) -> Tensor:
-    """Return how the logits [B, C] of inputs change as the parameters move along a direction."""
-    with forward_ad.dual_level():  # torch.func's derivative forwards does not get on with autocast
-        moving = zip(network.named_parameters(), direction, strict=True)
-        state = {name: forward_ad.make_dual(parameter.detach(), along) for (name, parameter), along in moving}
-        tangent: Tensor | None = forward_ad.unpack_dual(look(network, state, inputs)).tangent
+def tangent_of(network: nn.Module, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the logits [B, C] of inputs, and how they change as the parameters move along a direction."""
+    # torch.func's derivative forwards does not get on with autocast, and attention in one kernel has none
+    with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
+        pairs = zip(network.parameters(), direction, strict=True)
+        moving = {parameter: forward_ad.make_dual(parameter.detach(), along) for parameter, along in pairs}
+        state = {  # under all of its names, so that a parameter that two layers share moves in both
+            name: moving[parameter]
+            for place, module in network.named_modules()
+            for name, parameter in module.named_parameters(place, recurse=False, remove_duplicate=False)
+        }
+        logits, tangent = forward_ad.unpack_dual(look(network, state, inputs))
     assert tangent is not None
-    return tangent
+    return logits, tangent
 
 
 class Bootstrapped(DivideMix):
@@ -156,14 +163,17 @@ class Bootstrapped(DivideMix):
         judged = look(network, dict(network.named_parameters()), self.views.weak(meta.inputs, meta.draws))
         direction = loop.gradient(F.cross_entropy(judged, meta.observed), list(network.parameters()))
         inputs = torch.cat([view for views in self._views[::-1] for view in views])  # labelled first, as the targets
-        logits = network(inputs).logits.float()
-        said = one_hot(logits.argmax(1), self.num_classes)
-        targets = torch.stack([torch.cat(self._targets), said])
-        gain = self._rate * gains(logits.detach(), tangent_of(network, inputs, direction), targets)
+        tried, tangent = tangent_of(network, inputs, direction)
+        gain = self._rate * gains(tried, tangent, self.both_targets(tried))
         weights = weights_of(gain, self.l2b.weights, self.l2b.temperature)
-        losses = torch.stack([F.cross_entropy(logits, target, reduction="none") for target in targets])
-        loss = (weights * losses).sum()
+        logits = network(inputs).logits.float()  # other ones where the network has dropout
+        losses = [F.cross_entropy(logits, target, reduction="none") for target in self.both_targets(logits.detach())]
+        loss = (weights * torch.stack(losses)).sum()
         return Outcome(loss, {"bootstrap": loss.detach(), "said": weights[1].sum()}, clip=self.l2b.clip or None)
+
+    def both_targets(self, logits: Tensor) -> Tensor:
+        """Return [2, B, C] the target of each sample of a step, and what logits [B, C] say of it."""
+        return torch.stack([torch.cat(self._targets), one_hot(logits.argmax(1), self.num_classes)])
 
 
 @plugins.register(
