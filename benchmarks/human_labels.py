@@ -29,19 +29,29 @@ from labeltrace.engine.signals import auroc
 from labeltrace.experiments.compare import paired_t
 from labeltrace.experiments.page import in_words, spread
 from labeltrace.features import feature_recipe
+from labeltrace.learners import learners
 from labeltrace.runs import figures, run
 
 LABELS = ("cifar10n-aggre", "cifar10n-worst")
 SEEDS = (0, 42, 1027)
 USUAL, LARGE = "rolr+trace without structure", "the same, batches of 1024"
+OTHERS = [name for name in learners if name not in ("cross_entropy", "rolr")]
 WAYS: dict[str, dict[str, Any]] = {
     "cross_entropy": {"learner": "cross_entropy"},
     "rolr": {"controller": "coupled"},
     "rolr+trace": {"trace": {"structure": True}},
     USUAL: {"trace": {"structure": False}},
     LARGE: {"trace": {"structure": False}, "settings": {"batch_size": 1024, "warmup_batch_size": 1024, "passes": 1}},
+    **{name: {"learner": name, "controller": "coupled" if learners[name].refurbishes else None} for name in OTHERS},
 }
-PAIRS = (("rolr", "cross_entropy"), ("rolr+trace", "rolr"), (USUAL, "rolr"), ("rolr+trace", USUAL), (USUAL, LARGE))
+PAIRS = (
+    ("rolr", "cross_entropy"),
+    ("rolr+trace", "rolr"),
+    (USUAL, "rolr"),
+    ("rolr+trace", USUAL),
+    (USUAL, LARGE),
+    *((name, "cross_entropy") for name in OTHERS),
+)
 COLUMNS = {
     "last": "test accuracy",
     "average_precision": "average precision",

@@ -73,14 +73,19 @@ def one(asked: Asked) -> dict[str, object]:
     if rate is None:
         table = photos_run(Path(f"runs/small_sets/{name}-{way}-{seed}"), {"data": name, "root": root, **changes})
     else:
-        x, y = sets()[name]
-        data, _ = add_noise(from_arrays(x, y, name="features"), "symmetric", rate, seed)
-        config = RunConfig.model_validate({**feature_recipe(len(x)), **changes})
-        with tempfile.TemporaryDirectory() as folder:
-            table = run(config, Path(folder) / "run", dataset=data)[1]
+        table = features_run(name, rate, changes)
     found = rule(table, "reliability", TRUST_LABEL, TRUST_SUGGESTION, stands=True)
     before = {"before_precision": found["precision"], "before_recall": found["recall"]}
     return {"set": name, "rate": rate, "seed": seed, "way": way, **measure(table), **before}
+
+
+def features_run(name: str, rate: float, changes: dict[str, Any]) -> pa.Table:
+    """Return the samples of a run over the features of a set, with labels made wrong by the run's seed."""
+    x, y = sets()[name]
+    data, _ = add_noise(from_arrays(x, y, name="features"), "symmetric", rate, changes["seed"])
+    recipe = feature_recipe(len(x), changes.get("learner", "rolr"))
+    with tempfile.TemporaryDirectory() as folder:
+        return run(RunConfig.model_validate({**recipe, **changes}), Path(folder) / "run", dataset=data)[1]
 
 
 def photos_run(folder: Path, changes: dict[str, Any]) -> pa.Table:
