@@ -1,5 +1,6 @@
 """TRACE's equations against worked numbers, slow loops, limits and invariances."""
 
+import dataclasses
 import math
 
 import pytest
@@ -17,6 +18,7 @@ from labeltrace.control.trace import (
     ramp,
     supervise,
 )
+from labeltrace.scoring import ScorePass, relation_drift, structure_confidence
 
 Q = torch.tensor([[0.55, 0.35, 0.10]])  # mean of (.7,.2,.1) and (.4,.5,.1)
 CLASS_2 = torch.tensor([[0.0, 0.0, 1.0]])
@@ -47,7 +49,7 @@ def slow_trace(e: Evidence, c: TraceConfig):
         loss, structure = float(e.clean[i]), float(e.structure[i])
         mix = alpha_t * loss + (1 - alpha_t) * structure if c.structure else loss
         s_obs = min(max(mix * ((1 - beta) + beta * gate), 0.0), 1.0)
-        s_pseudo = max(q) ** c.rho if c.pseudo_gate and e.epoch >= c.start else 1.0
+        s_pseudo = max(q) ** c.rho if c.pseudo_gate and e.epoch >= c.gate_start else 1.0
         a, b = s_obs, (1 - s_obs) * s_pseudo
         target = [(a * y[k] + b * q[k]) / (a + b + 1e-8) for k in range(len(q))]
         rows.append((target, max(a + b, c.w_min) if c.reweight else 1.0, s_obs, s_pseudo, a, b))
@@ -64,6 +66,24 @@ def test_matches_the_slow_loop(name, epoch):
         assert made.target[i].tolist() == pytest.approx(target, abs=1e-6)
         found = [float(v[i]) for v in (made.weight, made.observed_reliability, made.pseudo_reliability, made.a, made.b)]
         assert found == pytest.approx([weight, s_obs, s_pseudo, a, b], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [{"alpha": 0.5}, {"alpha": 0.9}, {"rho": 1.5}, {"pseudo_start": 20}, {"pseudo_start": 40}, {"disagreement": 0.25},
+     {"disagreement": 0.75}, {"w_min": 0.0}, {"w_min": 0.4}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("epoch", [19, 25, 35, 45, 60])
+def test_the_sensitivity_tables_factors_match_the_slow_loop(factor, epoch):
+    config, evidence = TraceConfig(**factor), random_evidence(epoch=epoch)
+    for known in (evidence, dataclasses.replace(evidence, epoch=torch.tensor(epoch))):
+        made = Trace(config)(known)
+        for i, (target, weight, *scores) in enumerate(slow_trace(evidence, config)):
+            assert made.target[i].tolist() == pytest.approx(target, abs=1e-6)
+            found = [float(v[i]) for v in (made.observed_reliability, made.pseudo_reliability, made.a, made.b)]
+            assert found == pytest.approx(scores, abs=1e-6)
+            assert float(made.weight[i]) == pytest.approx(weight, abs=1e-6)
 
 
 def test_defaults_are_the_appendix_table():
@@ -295,6 +315,31 @@ def test_batch_scope_scores_structure_in_the_batch():
     assert found.shape == (8,) and float(found.min()) >= 0 and float(found.max()) <= 1
     few = [[stage[:2] for stage in stages] for stages in features]
     assert torch.equal(Trace(scope="batch").batch_structure(few, clean[:2]), clean[:2])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"gamma": 2.5}, {"drift_norm": "rank"}, {"transitions": "last"}, {"k": 6}], ids=str
+)
+def test_structure_of_a_batch_is_the_mean_over_the_networks(options):
+    g = torch.Generator().manual_seed(0)
+    features = [[torch.randn(8, 4, generator=g) for _ in range(3)] for _ in range(2)]
+    found = Trace(scope="batch", **{"k": 3, **options}).batch_structure(features, torch.rand(8, generator=g))
+    c = TraceConfig(**{"k": 3, **options})
+    each = [structure_confidence(relation_drift(f, c.k, c.transitions), c.gamma, c.drift_norm) for f in features]
+    assert torch.allclose(found, (each[0] + each[1]) / 2)
+
+
+@pytest.mark.parametrize("pooling", ["gap", "flatten"])
+def test_maps_of_a_batch_are_pooled_as_in_a_scoring_pass(pooling):
+    g = torch.Generator().manual_seed(0)
+    maps = [torch.randn(8, width, 4, 4, generator=g) for width in (3, 5, 6)]
+    vectors = [stage.mean((2, 3)) if pooling == "gap" else stage.flatten(1) for stage in maps]
+    trace = Trace(scope="batch", k=3, pooling=pooling)
+    wanted = structure_confidence(relation_drift(vectors, 3), 5.0)
+    assert torch.allclose(trace.batch_structure([maps], torch.rand(8)), wanted, atol=1e-6)
+    passed = ScorePass(trace.config)
+    passed.add(torch.arange(8), torch.arange(8) % 3, [(torch.randn(8, 3), maps)])
+    assert torch.allclose(passed.finish().structure, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

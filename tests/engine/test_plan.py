@@ -168,6 +168,8 @@ MISTAKES = {
     "range of a setting of TRACE": ({"trace": {"alpha": 2}}, "alpha: 2.0, expected"),
     "TRACE's settings without it": ({"controller": "coupled", "trace": {"alpha": 0.5}}, "controller is 'coupled'"),
     "TRACE's settings where none applies": ({"learner": "cross_entropy", "trace": {"alpha": 0.5}}, "no controller"),
+    "pooling of own features": ({"learner": "anne", "trace": {"pooling": "flatten"}}, "would change anne too"),
+    "pooling of its heads": ({"learner": "crosssplit", "trace": {"pooling": "flatten"}}, "would change crosssplit too"),
     "controller where none applies": ({"learner": "cross_entropy", "controller": "coupled"}, "no controller"),
     "rate without noise": ({"rate": 0.4}, "rate: 0.4 given without a noise.*symmetric"),
     "rate too large": ({"noise": "symmetric", "rate": 1.0}, r"rate 1.0 is outside \[0, 1\)"),
@@ -191,7 +193,7 @@ def test_a_mistake_is_named_and_nothing_is_written(tmp_path, mistake):
 
 
 WITHOUT_DATA = ["preset", "setting", "type of a setting", "range of a setting", "setting of TRACE"]
-WITHOUT_DATA += ["rate too large", "rate below 0", "noise file"]
+WITHOUT_DATA += ["rate too large", "rate below 0", "noise file", "pooling of its heads"]
 
 
 @pytest.mark.parametrize("mistake", WITHOUT_DATA)

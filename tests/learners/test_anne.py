@@ -37,12 +37,12 @@ def scores(probabilities, embedding, loss=None):
     return Scores(flat, flat, None, None, suggested, confidence, None, probabilities[None], embedding[None])
 
 
-def gathered(classes=3, each=40, noise=0.3, seed=0):
+def gathered(classes=3, each=40, noise=0.3, seed=0, spread=0.4):
     """Features of separate classes, predictions that know them with more or less confidence, wrong labels."""
     rng = np.random.default_rng(seed)
     truth = torch.tensor(np.arange(classes * each) % classes)
     wrong = torch.tensor(rng.random(len(truth)) < noise)
-    embedding = torch.tensor(3 * np.eye(classes, 8)[truth] + 0.4 * rng.normal(size=(len(truth), 8))).float()
+    embedding = torch.tensor(3 * np.eye(classes, 8)[truth] + spread * rng.normal(size=(len(truth), 8))).float()
     sharpness = torch.tensor(rng.choice([0.5, 4.0], (len(truth), 1)))
     probabilities = F.one_hot(truth, classes) * sharpness + torch.tensor(0.2 * rng.normal(size=(len(truth), classes)))
     return probabilities.softmax(1).float(), embedding, (truth + wrong) % classes, truth, wrong
@@ -137,7 +137,7 @@ def test_fact_6_groups_partition_and_labels_hold_below_the_threshold():
 
 @pytest.mark.parametrize("simple", [True, False])
 def test_selection_equals_the_page_written_out(simple):
-    p, z, observed, _, _ = gathered(each=30, noise=0.4, seed=2)
+    p, z, observed, _, _ = gathered(each=30, noise=0.4, seed=2, spread=1.2)
     s = {"neighbours": 40, "k_highest": 3, "k_high": 6, "k_low": 9, "k_lowest": 12, "relabel": 0.85, "eigen": 0.4}
     found = make(**s).decide(p, z, observed, simple=simple)
     unit = F.normalize(z, dim=1)
@@ -148,6 +148,7 @@ def test_selection_equals_the_page_written_out(simple):
     shares = [label.count(c) / count + 1e-10 for c in range(3)]
     split = otsu(p.max(1).values)
     aligned = fine_posterior(unit, torch.tensor(label), 3)
+    otherwise = [0, 0]  # confident and unconfident samples of which vote and direction say different things
     for i in range(count):
         if simple:
             group, k = 3, 40
@@ -162,11 +163,39 @@ def test_selection_equals_the_page_written_out(simple):
         votes = [sum(label[j] == c for j in near) / k / shares[c] for c in range(3)]
         score = votes[label[i]] / max(votes)
         kept, clean = score >= 1 - 1e-6, score
+        otherwise[group > 1] += kept != (float(aligned[i]) > 0.4)
         if not simple and group < 2:
             kept, clean = float(aligned[i]) > 0.4, float(aligned[i])
         assert int(found.label[i]) == label[i] and bool(found.kept[i]) == kept
         assert float(found.clean[i]) == pytest.approx(clean if label[i] == int(observed[i]) else 0, abs=1e-5)
         assert votes[int(found.voted[i])] == pytest.approx(max(votes))
+    assert simple or min(otherwise) > 3
+
+
+def test_small_classes_are_kept_and_lengths_of_features_say_nothing():
+    """A class of four has no mixture, one of five has; features are compared by their direction alone."""
+    confident, unsure = [0.9, 0.1], [0.6, 0.4]
+    rows = [[1.0, 0.0], [1.0, 0.01], [1.0, -0.01], [0.0, 1.0]]  # the last lies across the others
+    for size, kept in ((4, True), (5, False)):
+        mine = [[1.0, 0.02]] * (size - 4) + rows
+        z = torch.tensor([*mine, *[[-1.0, 0.1 * i] for i in range(6)]])
+        p = torch.tensor([confident] * size + [unsure[::-1]] * 6)
+        observed = torch.tensor([0] * size + [1] * 6)
+        found = make(classes=2, relabel=1.0, neighbours=6).decide(p, z, observed, simple=False)
+        assert bool(found.kept[size - 1]) is kept
+        assert float(found.clean[size - 1]) == pytest.approx(float(kept), abs=1e-3)
+        assert found.kept[: size - 1].all()
+        length = torch.ones(len(z), 1)
+        length[size - 1] = 50  # would own the direction of its class
+        longer = make(classes=2, relabel=1.0, neighbours=6).decide(p, z * length, observed, simple=False)
+        assert torch.equal(longer.kept, found.kept) and torch.allclose(longer.clean, found.clean, atol=1e-5)
+
+
+def test_a_posterior_must_exceed_its_threshold():
+    p, z, observed, _, _ = gathered()
+    confident = groups(p.amax(1), otsu(p.amax(1))) < 2
+    found = make(eigen=1.0).decide(p, z, observed, simple=False)
+    assert found.clean[confident].eq(1).any() and not found.kept[confident].any() and found.kept[~confident].any()
 
 
 @pytest.mark.parametrize("simple", [True, False])
@@ -193,6 +222,26 @@ def test_epoch_trains_on_all_beside_a_balanced_list_of_the_kept():
     sizes = torch.bincount(chosen.label[call["beside"]], minlength=3)
     assert (sizes == sizes[0]).all()
     assert torch.equal(learner.memory["label"], chosen.label) and torch.equal(learner.memory["observed"], observed)
+
+
+def test_trace_counts_its_epochs_from_the_end_of_warm_up():
+    p, z, observed, _, _ = gathered()
+    learner, steps = make(size=120, warmup=3), []
+    loop = toy.Loop(scores=scores(p, z), labels=observed)
+    loop.train = lambda step, **asked: steps.append(step.args)
+    for epoch in (0, 3, 33):
+        learner.epoch(loop, epoch)
+    assert steps == [(-3,), (0,), (30,)]
+
+
+def test_who_is_repeated_is_drawn_anew_in_each_epoch():
+    p, z, observed, _, _ = gathered()
+    learner, lists = make(size=120, warmup=0), []
+    for epoch in (0, 1):
+        loop = toy.Loop(scores=scores(p, z), labels=observed)
+        learner.epoch(loop, epoch)
+        lists.append(torch.bincount(loop.calls[0]["beside"], minlength=120))
+    assert torch.equal(lists[0] > 0, lists[1] > 0) and not torch.equal(*lists)
 
 
 def test_an_epoch_of_some_samples_decides_on_those_alone():
@@ -279,6 +328,22 @@ def test_repeats_of_a_sample_get_views_of_their_own():
     learner.fit(0, same)
     rows = torch.cat(seen)
     assert len(rows.unique(dim=0)) == 12
+
+
+@pytest.mark.parametrize(("policy", "wanted"), [("autoaugment", "autoaugment"), ("", None)])
+def test_strong_views_are_made_by_the_published_policy(policy, wanted):
+    learner, asked = make(policy=policy), []
+    strong, weak = learner.views.strong, learner.views.weak
+
+    def watched(_, x, d, policy=None):
+        asked.append(policy)
+        return strong(x, d, policy)
+
+    learner.views = type("V", (), {"strong": watched, "weak": lambda _, x, d: weak(x, d)})()
+    learner.step(0, batch(beside=batch(seed=1, first=6)))
+    assert asked == [wanted] * 3 and ANNESettings().policy == "autoaugment"  # two of the kept, one of all
+    mixing = make(alpha=0.5).mixing_weight
+    assert (mixing.alpha, mixing.larger_half) == (0.5, True)
 
 
 def test_three_batches_pass_through_the_network():
@@ -424,6 +489,17 @@ def test_recipes():
     assert (s.neighbours, s.k_highest, s.k_high, s.k_low, s.k_lowest, s.vote) == (200, 5, 20, 40, 80, 1.0)
     s, _ = resolve(ANNESettings, ANNE.presets["oracle_cifar100_50"], {}, None)
     assert (s.warmup, s.relabel, s.eigen) == (30, 0.5, 0.1)
+    assert (s.lr_schedule, s.momentum, s.weight_decay, s.alpha, s.lambda_fc) == ("cosine", 0.9, 5e-4, 4.0, 1.0)
+    for name, wanted in {
+        "cifar100": (300, 30, 0.8, 0.1, 128, 0.02, 5e-4, 4.0),
+        "oracle_cifar100_20": (300, 30, 0.9, 0.1, 128, 0.02, 5e-4, 4.0),
+        "animal10n": (150, 1, 0.95, 0.3, 128, 0.02, 5e-4, 0.5),
+        "webvision": (150, 0, 0.95, 0.5, 32, 0.01, 1e-4, 0.5),
+    }.items():
+        s, _ = resolve(ANNESettings, ANNE.presets[name], {}, None)
+        found = s.epochs, s.warmup, s.relabel, s.eigen, s.batch_size, s.lr, s.weight_decay, s.alpha
+        assert found == wanted
+        assert s.lr_schedule == ("cosine" if "cifar" in name else "steps") and (s.lr_drop, s.lr_drop_again) == (50, 100)
     s, _ = resolve(ANNESettings, ANNE.presets["webvision"], {}, 75)
     assert (s.epochs, s.lr_drop, s.lr_drop_again, s.head_width, s.alpha) == (75, 25, 50, 256, 0.5)
     with pytest.raises(ValueError, match="relabel"):

@@ -175,6 +175,10 @@ def test_fact_5_mixing_weight():
     drawn = BetaWeight(5.0)(Draws.at(torch.arange(20_000), 0))
     assert float(drawn.min()) >= 0.5 and float(drawn.max()) <= 1
     assert float(drawn.mean()) == pytest.approx(0.623, abs=0.003)
+    for alpha in (DISCSettings().mix_alpha, 2.0):
+        weight = make(mix_alpha=alpha).mixing_weight
+        assert (weight.alpha, weight.larger_half) == (alpha, True)
+    assert DISCSettings().mix_alpha == 5
 
 
 def test_sgd_has_no_momentum_and_drops_twice():
@@ -219,7 +223,7 @@ def slow_loss(learner, b, target, weight):
             total += s.lambda_ce * len(clean) / 8 * float(F.cross_entropy(z[clean], b.observed[clean]))
         for i in hard:
             p = float(z[i].softmax(0)[b.observed[i]])
-            total += s.lambda_h / 8 * (1 - p**0.7) / 0.7
+            total += s.lambda_h / 8 * (1 - p**s.gce_q) / s.gce_q
         if not mixed:
             continue
         lam = float(learner.mixing_weight(b.once.fork(tag)))
@@ -238,7 +242,7 @@ def slow_loss(learner, b, target, weight):
 
 @pytest.mark.parametrize("sets", ["all kinds", "no clean", "one", "none"])
 def test_the_loss_is_the_subset_formula(sets):
-    learner, b = filled(make(lambda_h=0.2)), batch()
+    learner, b = filled(make(lambda_ce=1.5, lambda_h=0.2, gce_q=0.5)), batch()
     m = learner.memory
     if sets == "no clean":
         m["selecting"] = m["selecting"].clamp(max=1)
@@ -301,6 +305,21 @@ def test_before_its_start_trace_is_disc_also_for_an_epoch_on_the_device():
     early, late = filled(early), filled(late)
     assert torch.allclose(early.step(6, b).loss, late.step(torch.tensor(6), b).loss)
     assert not torch.equal(early.step(6, b).loss, wanted)
+
+
+def test_trace_counts_from_the_end_of_warm_up_and_scores_from_its_start_on():
+    learner, steps = make(Trace(start=2, ramp=1)), []
+    structure = torch.rand(1, SIZE, generator=torch.Generator().manual_seed(0))
+    zeros = torch.zeros(1, SIZE)
+    loop = toy.Loop(scores=Scores(zeros, zeros, structure, structure, zeros[0].long(), zeros[0], None))
+    loop.train = lambda step, **asked: steps.append(step)
+    learner.epoch(loop, 19)  # the last of warm-up
+    assert steps == [learner.warmup_step]
+    learner.epoch(loop, 21)
+    assert not loop.views and learner.memory["structure"].eq(1).all()
+    learner.epoch(loop, 22)
+    assert [step.args for step in steps[1:]] == [(1,), (2,)]
+    assert loop.views == ["plain"] and torch.equal(learner.memory["structure"], structure[0])
 
 
 def test_structure_of_the_batch_is_the_mean_over_the_views():
@@ -419,8 +438,6 @@ def test_recipes():
     cifar, recipe = resolve(DISCSettings, DISC.presets["cifar"], {}, 100)
     assert (recipe, cifar.warmup, cifar.lr_drop, cifar.lr_drop_again, cifar.lr_fall) == (200, 10, 40, 80, 60)
     assert (cifar.batch_size, cifar.momentum, cifar.sigma, cifar.threshold_epochs) == (128, 0, 0.5, 50)
-    photos, _ = resolve(DISCSettings, DISC.presets["clothing1m"], {}, None)
-    assert (photos.epochs, photos.warmup, photos.lr, photos.threshold_epochs) == (100, 10, 0.01, 20)
     for wrong in (
         {"optimizer": "adamw"},
         {"strong": "x"},
@@ -431,6 +448,35 @@ def test_recipes():
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             DISCSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("preset", "wanted"),
+    [
+        ("cifar", (200, 20, 128, 0.1, 80, 160, 1e-3, 0.99, 1.0, 0.5)),
+        ("tiny_imagenet", (200, 15, 128, 0.1, 80, 160, 1e-3, 0.99, 1.0, 0.5)),
+        ("large", (100, 10, 32, 0.01, 50, 80, 5e-4, 0.95, 1.0, 0.5)),
+        ("food101n", (100, 10, 32, 0.01, 50, 80, 5e-4, 0.95, 1.0, 0.5)),
+        ("clothing1m", (100, 10, 32, 0.01, 50, 80, 5e-4, 0.95, 1.0, 0.5)),
+        ("webvision", (100, 15, 32, 0.1, 60, 80, 5e-4, 0.99, 1.0, 0.5)),
+        ("animal10n", (120, 10, 64, 0.05, 50, 80, 5e-4, 0.99, 1.0, 0.5)),
+        ("oracle_low", (200, 20, 128, 0.1, 80, 160, 1e-3, 0.99, 1.0, 0.3)),
+        ("oracle_asymmetric", (200, 20, 128, 0.1, 80, 160, 1e-3, 0.95, 1.0, 0.5)),
+        ("oracle_instance", (200, 15, 128, 0.1, 80, 160, 1e-3, 0.99, 1.0, 0.5)),
+        ("oracle_instance_60", (200, 15, 128, 0.1, 80, 160, 1e-3, 0.95, 0.2, 0.5)),
+        ("oracle_60", (200, 20, 128, 0.1, 80, 160, 1e-3, 0.95, 0.2, 0.5)),
+        ("oracle_80", (200, 20, 128, 0.001, 80, 160, 0.0, 0.95, 0.2, 0.5)),
+    ],
+)
+def test_published_recipes(preset, wanted):
+    s, _ = resolve(DISCSettings, DISC.presets[preset], {}, None)
+    momentum = round(1 - 1 / s.threshold_epochs, 9)
+    drops = s.lr_drop, s.lr_drop_again
+    assert (s.epochs, s.warmup, s.batch_size, s.lr, *drops, s.weight_decay, momentum, s.lambda_h, s.sigma) == wanted
+    assert (s.momentum, s.cap, s.lambda_ce, s.gce_q, s.mix_alpha) == (0, 0.99, 1, 0.7, 5)
+    assert s.optimizer == ("adam" if preset == "oracle_80" else "sgd")
+    large = preset in ("tiny_imagenet", "large", "food101n", "clothing1m", "webvision", "animal10n")
+    assert s.strong == ("disc" if large else "auto")
 
 
 def test_bytes_per_sample_are_stated(tmp_path):

@@ -20,7 +20,7 @@ from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, squared_error
 from labeltrace.models.output import Output
 from labeltrace.models.parts import norm_by_parts
-from labeltrace.scoring import Scores
+from labeltrace.scoring import Scores, relation_drift, structure_confidence
 from labeltrace.scoring.posterior import _e_step
 
 B, C = 8, 3
@@ -343,6 +343,25 @@ def test_each_network_is_trained_with_its_peers_division():
     assert learner.memory["agree"].tolist() == [i % 2 == 0 for i in range(20)]
 
 
+def test_trace_counts_its_epochs_from_the_end_of_warm_up():
+    posterior = torch.full((2, 20), 0.1)
+    posterior[:, :5] = 0.9
+    learner, steps = make(), []
+    loop = toy.Loop(scores=scores_of(posterior))
+    loop.train = lambda step, **asked: steps.append(step.args)
+    for epoch in (10, 40):
+        learner.epoch(loop, epoch)
+    assert steps == [(0, 0), (1, 0), (0, 30), (1, 30)]
+
+
+def test_weights_of_prior_and_mixture_are_the_settings():
+    learner, b = make(lambda_p=3.0, lambda_u=0.0, alpha=0.5), batch()
+    outcome = learner.step(0, 5, b)
+    wanted = outcome.logs["fit"] + 3 * outcome.logs["prior"]
+    assert float(outcome.loss.detach()) == pytest.approx(float(wanted), abs=1e-5)
+    assert (learner.mixing_weight.alpha, learner.mixing_weight.larger_half) == (0.5, True)
+
+
 def test_no_clean_sample_and_no_noisy_one_are_noted_once():
     posterior = torch.stack([torch.zeros(20), torch.ones(20)])  # A holds none clean, B all
     loop = toy.Loop(scores=scores_of(posterior))
@@ -444,6 +463,21 @@ def test_structure_of_the_training_batch_is_the_trained_networks():
     assert structure.shape == (B,) and 0 <= float(structure.min()) < float(structure.max()) <= 1
 
 
+def test_structure_of_the_training_batch_is_the_mean_over_both_views():
+    learner, b = make(Trace(scope="batch", k=3, **STARTED)), batch()
+    random_posteriors(learner)
+    views = [b.inputs, b.inputs.flip(1)]
+    learner.two_views = lambda half: views
+    learner.networks[0].eval()
+    seen = toy.watch(learner)
+    refine(learner, 0, 9, b)
+    with torch.no_grad():
+        features = [learner.networks[0](view).features for view in views]
+    each = [structure_confidence(relation_drift(stages, 3), 5.0) for stages in features]
+    assert torch.allclose(seen[0][0].structure, (each[0] + each[1]) / 2, atol=1e-5)
+    assert not torch.allclose(each[0], each[1], atol=1e-2)
+
+
 def test_a_sample_that_nothing_speaks_for_keeps_its_guess():
     learner = make(Trace(structure=False, rho=1e4, **STARTED))
     learner.memory["posterior"] = torch.zeros(20, 2)
@@ -486,6 +520,34 @@ def test_recipes(preset, wanted):
     assert (s.epochs, s.warmup, s.batch_size, s.lambda_u, s.threshold, s.alpha, s.unlabelled) == wanted
     structured = preset in ("clothing1m", "cifar10n", "cifar100n", "oracle_cifar10n_low")
     assert s.warmup_entropy == structured
+
+
+@pytest.mark.parametrize(
+    ("preset", "wanted"),
+    [
+        ("cifar", (0.02, 150, 0, 5e-4, 128)),
+        ("cifar100", (0.02, 150, 0, 5e-4, 128)),
+        ("clothing1m", (0.002, 40, 0, 1e-3, 64)),
+        ("webvision", (0.01, 50, 0, 5e-4, 64)),
+        ("large", (0.01, 40, 0, 5e-4, 64)),
+        ("food101n", (0.002, 10, 20, 5e-4, 64)),
+    ],
+)
+def test_recipes_of_the_optimizer(preset, wanted):
+    s, _ = resolve(DivideMixSettings, DivideMix.presets[preset], {}, None)
+    assert (s.lr, s.lr_drop, s.lr_second_drop, s.weight_decay, s.warmup_batch_size) == wanted
+    assert (s.momentum, s.lr_factor, s.temperature, s.lambda_u_ramp, s.lambda_p) == (0.9, 0.1, 0.5, 16, 1)
+
+
+def test_published_cells():
+    """λ_u of the paper's table 7; at 90 % also the threshold and the window, with asymmetric noise the entropy."""
+    cells = {(10, "20"): 0, (10, "50"): 25, (10, "80"): 25, (10, "90"): 50, (10, "asymmetric_40"): 0}
+    cells |= {(100, "20"): 25, (100, "50"): 150, (100, "80"): 150, (100, "90"): 150}
+    for (classes, noise), lambda_u in cells.items():
+        s, _ = resolve(DivideMixSettings, DivideMix.presets[f"oracle_cifar{classes}_{noise}"], {}, None)
+        assert (s.lambda_u, s.warmup) == (lambda_u, 10 if classes == 10 else 30)
+        assert (s.threshold, s.loss_window) == ((0.6, 5) if noise == "90" else (0.5, 1))
+        assert s.warmup_entropy == (noise == "asymmetric_40")
 
 
 def test_only_oracle_recipes_know_the_noise():

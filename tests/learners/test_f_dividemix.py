@@ -131,6 +131,8 @@ def test_recipes(preset, wanted):
     s, _ = resolve(FDivideMixSettings, FDivideMix.presets[preset], {}, None)
     assert (s.epochs, s.warmup, s.lambda_u, s.fine_reg_covar, s.threshold) == wanted
     assert s.loss_window == 1
+    assert (s.fine_score, s.fine_iterations) == ("abs", 10)
+    assert s.fine_tolerance == (1e-2 if s.fine_reg_covar == 5e-4 else 1e-6)
     assert set(FDivideMix.presets) == set(DivideMix.presets)
 
 

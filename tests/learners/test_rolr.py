@@ -13,7 +13,7 @@ from labeltrace.learners import RoLR
 from labeltrace.learners.rolr import RoLRSettings
 from labeltrace.learners.settings import resolve
 from labeltrace.learners.terms import negative_entropy, prior_penalty, sharpen
-from labeltrace.scoring import Scores, loss_posterior
+from labeltrace.scoring import Scores, loss_posterior, relation_drift, structure_confidence
 
 P_A, P_B = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.4, 0.5, 0.1]])
 LOGITS = torch.tensor([[1.0, 0.0, -1.0]])
@@ -138,6 +138,51 @@ def test_the_prior_stays_unweighted_and_the_target_has_no_gradient():
     assert all(p.grad is None for p in learner.networks[1].parameters())
 
 
+@pytest.mark.parametrize("view", ["weak", "plain"])
+def test_scoring_sees_one_view_whoever_asks(view):
+    """The pass of an epoch is made once; who asks first may be the engine."""
+    learner, ones = make(score_view=view), torch.ones(2, 20)
+    loop = toy.Loop(scores=Scores(ones, ones, ones, ones, torch.zeros(20), ones[0], ones[0].bool()))
+    learner.epoch(loop, 15)
+    assert loop.views == [view] and learner.score_view == view
+    assert RoLRSettings().score_view == "weak"
+
+
+def test_trace_counts_its_epochs_from_the_end_of_warm_up():
+    learner, ones, steps = make(), torch.ones(2, 20), []
+    loop = toy.Loop(scores=Scores(ones, ones, ones, ones, torch.zeros(20), ones[0], ones[0].bool()))
+    loop.train = lambda step, **asked: steps.append(step.args)
+    for epoch in (15, 45):
+        learner.epoch(loop, epoch)
+    assert steps == [(1, 0), (0, 0), (1, 30), (0, 30)]
+
+
+def test_trace_gets_both_votes_and_the_features_of_both_networks():
+    learner, b = make(Trace(scope="batch", k=3, start=0, ramp=0)), batch()
+    learner.memory["posterior"] = torch.rand(20, 2, generator=torch.Generator().manual_seed(1))
+    for network in learner.networks:
+        network.eval()
+    seen = toy.watch(learner)
+    for member in (0, 1):
+        learner.step(member, 5, b)
+        evidence, _ = seen[-1]
+        with torch.no_grad():
+            own, peer = (learner.networks[m](b.inputs) for m in (member, 1 - member))
+        each = [structure_confidence(relation_drift(output.features, 3), 5.0) for output in (own, peer)]
+        assert torch.allclose(evidence.structure, (each[0] + each[1]) / 2, atol=1e-5)
+        assert not torch.allclose(each[0], each[1], atol=1e-2)
+        for vote, output in zip(evidence.votes, (own, peer), strict=True):
+            assert torch.allclose(vote, output.logits.softmax(1), atol=1e-6)
+        assert torch.equal(evidence.clean, learner.memory["posterior"][:8, 1 - member])
+
+
+def test_each_term_has_its_weight():
+    learner, b = make(lambda_l=0.5, lambda_p=2.0), batch()
+    outcome = learner.step(0, 0, b)
+    wanted = 0.5 * outcome.logs["fit"] + 2 * outcome.logs["prior"]
+    assert float(outcome.loss.detach()) == pytest.approx(float(wanted), abs=1e-6)
+
+
 def test_loss_equals_the_formula_written_out():
     learner, b = make(), batch()
     learner.memory["posterior"] = torch.rand(20, 2, generator=torch.Generator().manual_seed(1))
@@ -176,3 +221,10 @@ def test_recipes():
     for name, (prior, entropy) in {"cifar": (1, 0), "oracle_80": (2, 0), "oracle_asymmetric": (1, 1)}.items():
         known, _ = resolve(RoLRSettings, RoLR.presets[name], {}, None)
         assert (known.lambda_p, known.warmup_entropy) == (prior, entropy)
+    windows = {name: resolve(RoLRSettings, p, {}, None)[0].loss_window for name, p in RoLR.presets.items()}
+    assert {name for name, window in windows.items() if window != 1} == {"oracle_90"} and windows["oracle_90"] == 5
+    for name in ("cifar", "appendix_a"):
+        s, _ = resolve(RoLRSettings, RoLR.presets[name], {}, None)
+        assert (s.lr, s.momentum, s.weight_decay, s.warmup_batch_size, s.exponent) == (0.02, 0.9, 5e-4, 64, 1)
+    large, _ = resolve(RoLRSettings, RoLR.presets["large"], {}, None)
+    assert large.warmup + large.lr_drop == 40  # DivideMix's WebVision recipe drops there

@@ -92,7 +92,7 @@ def test_invariances(seed, k):
     drift = relation_drift(layers, k)
     order = torch.randperm(8, generator=g)
     assert torch.allclose(relation_drift([layer[order] for layer in layers], k), drift[order], atol=1e-9)
-    scale = torch.rand(8, 1, generator=g, dtype=torch.float64) + 0.1
+    scale = 10 ** (8 * torch.rand(8, 1, generator=g, dtype=torch.float64) - 6)  # 1e-6 to 100
     assert torch.allclose(relation_drift([layer * scale for layer in layers], k), drift, atol=1e-9)
     assert (drift >= 0).all() and (drift <= 2 * 2 + 1e-9).all()
     relations = relation_matrix(layers[0], k)

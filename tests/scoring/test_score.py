@@ -69,6 +69,35 @@ def test_the_last_group_is_filled_up_from_the_first():
     assert found.drift.shape == (1, 37)
 
 
+def test_the_seed_reaches_the_mixture_and_the_fillers():
+    networks, inputs, labels = problem()
+    with torch.no_grad():
+        outputs = [network(inputs) for network in networks]
+    scoring = ScorePass(SETTINGS, seed=3)
+    scoring.add(torch.arange(37), labels, outputs)
+    found = scoring.finish(posterior=lambda loss, seed: torch.full_like(loss, seed))
+    assert found.posterior.eq(3).all()
+    group = [*range(32, 37), *np.random.default_rng(3).permutation(8)[:3].tolist()]
+    drifts = relation_drift([f[group] for f in outputs[0].features], 4)[:5]
+    assert torch.allclose(found.drift[0, 32:], drifts, atol=1e-5)
+    assert not torch.allclose(found.drift[0, 32:], score(networks, [(inputs, labels)], SETTINGS).drift[0, 32:])
+
+
+@pytest.mark.parametrize("options", [{"k": 2}, {"gamma": 2.5}, {"drift_norm": "rank"}, {"transitions": "last"}])
+def test_every_setting_of_structure_reaches_the_scores(options):
+    networks, inputs, labels = problem(size=16)
+    s = StructureSettings(**{"k": 4, "score_batch": 8, **options})
+    found = score(networks, [(inputs, labels)], s)
+    with torch.no_grad():
+        features = networks[0](inputs).features
+    halves = [relation_drift([f[i : i + 8] for f in features], s.k, s.transitions) for i in (0, 8)]
+    assert torch.allclose(found.drift[0], torch.cat(halves), atol=1e-5)
+    wanted = structure_confidence(found.drift[0], s.gamma, s.drift_norm)
+    assert torch.allclose(found.stability[0], wanted, atol=1e-6)
+    plain = score(networks, [(inputs, labels)], SETTINGS)
+    assert not torch.allclose(found.structure, plain.structure, atol=1e-3)
+
+
 def test_a_shuffled_pass_comes_back_in_sample_order():
     networks, inputs, labels = problem()
     order = torch.randperm(37, generator=torch.Generator().manual_seed(1))

@@ -16,7 +16,7 @@ from labeltrace.control.coupled import Coupled
 from labeltrace.control.evidence import Controller, Evidence, Supervision
 from labeltrace.control.schedule import ramp
 from labeltrace.scoring.checks import check_distribution, check_rows, check_unit, work
-from labeltrace.scoring.relations import relation_drift, structure_confidence
+from labeltrace.scoring.relations import pool, relation_drift, structure_confidence
 from labeltrace.scoring.settings import StructureSettings
 
 __all__ = [
@@ -277,10 +277,11 @@ class Trace(Controller):
             return None
         if len(clean) < 3:
             return work(clean)
-        confidences = [
-            structure_confidence(relation_drift(stages, config.k, config.transitions), config.gamma, config.drift_norm)
-            for stages in features
-        ]
+        confidences = []
+        for stages in features:
+            vectors = [pool(work(stage), config.pooling) if stage.ndim > 2 else stage for stage in stages]
+            drift = relation_drift(vectors, config.k, config.transitions)
+            confidences.append(structure_confidence(drift, config.gamma, config.drift_norm))
         return torch.stack(confidences).mean(0)
 
 

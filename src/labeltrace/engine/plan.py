@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,9 @@ def plan(
     if config.preset is not None:
         _preset(config.preset, learner)
     build(learner.settings_type, config.settings, "settings")  # names and values, before the recipe that they change
-    build(TraceConfig, config.trace, "trace")
+    pooling = build(TraceConfig, config.trace, "trace").pooling
+    if pooling != "gap" and _reads_features(learner):
+        raise InputError(f"trace.pooling: {pooling!r} would change {learner.name} too, which reads features; use 'gap'")
     read = build(ReadOptions, config.read, "read")
     if dataset is not None:
         config = config.model_copy(update={"data": IN_MEMORY + dataset.name})
@@ -203,6 +206,11 @@ def default_controller(config: RunConfig) -> str | None:
     if not learners[config.learner].refurbishes:
         return None
     return DEFAULT_CONTROLLER if config.plugin is None else "coupled"
+
+
+def _reads_features(learner: type[Learner]) -> bool:
+    """Whether a method itself works on what TRACE's setting pools: by heads of its own, neighbours or directions."""
+    return "embedding" in learner.keeps or getattr_static(learner, "extend") is not getattr_static(Learner, "extend")
 
 
 def _controller(config: RunConfig, learner: type[Learner]) -> str | None:

@@ -247,7 +247,7 @@ class ANNE(Learner):
         self.remember(scores, chosen)
         kept = chosen.kept.nonzero()[:, 0]
         self._report(loop, chosen, epoch)
-        order = Draws.at(kept, epoch).uniform(1)[:, 0]
+        order = Draws.at(kept, loop.seed, epoch).uniform(1)[:, 0]
         loop.train(
             partial(self.step, self.controller_epoch(epoch)),
             members=[0],
