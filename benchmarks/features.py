@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from shared import RESULTS, side_by_side
+from shared import RESULTS, parser_of, side_by_side
 from sklearn import datasets
 
 from labeltrace.audit import measure
@@ -49,6 +49,7 @@ def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def main() -> None:
     """Run every recipe on every set and write what came out."""
+    parser_of(__doc__).parse_args()
     todo = [(s, rate, seed, recipe) for s in sets() for rate in RATES for seed in SEEDS for recipe in RECIPES]
     records = list(side_by_side(one, todo, None, "runs", lambda r: f"{r['set']} {r['recipe']}", quiet))
     write_result(

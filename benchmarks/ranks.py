@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from shared import RESULTS
+from shared import RESULTS, parser_of
 
 from labeltrace.audit import read_samples
 from labeltrace.bench.environment import environment, write_result
@@ -33,6 +33,7 @@ WAYS = {
 
 def main() -> None:
     """Train every learner in every way and write how the samples tables differ."""
+    parser_of(__doc__).parse_args()
     records = []
     with tempfile.TemporaryDirectory() as temporary, Bars(Console(stderr=True)) as bars:
         data = noisy_digits(Path(temporary) / "digits.npz")

@@ -372,3 +372,26 @@ def test_on_cuda_without_a_synchronisation(captured):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.allclose(found.target.cpu(), wanted.target, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("observed", "words"),
+    [(torch.tensor([0, 7]), "observed.*7"), (torch.tensor([0, -1]), "observed.*-1"), (torch.ones(2), "labels.long")],
+    ids=["no class", "negative", "not whole"],
+)
+def test_observed_labels_that_are_no_class_are_named(observed, words):
+    with pytest.raises(ValueError, match=words):
+        Evidence(observed=observed, pseudo=torch.full((2, 5), 0.2), clean=torch.ones(2), epoch=0)
+
+
+def test_columns_in_place_of_numbers_are_refused():
+    half = torch.full((4,), 0.5)
+    with pytest.raises(ValueError, match=r"structure: shape \(4, 1\), expected \[B\]"):
+        observed_reliability(half, half[:, None], None, 0.7, 0.5)
+    with pytest.raises(ValueError, match=r"gate.*nan"):
+        observed_reliability(half, None, torch.full((4,), float("nan")), 0.7, 0.5)
+    rows = torch.full((4, 2), 0.5)
+    with pytest.raises(ValueError, match=r"observed_reliability: shape \(4, 1\)"):
+        supervise(rows, rows, half[:, None], half, w_min=0.2)
+    with pytest.raises(ValueError, match=r"observed: shape \(4, 4\) does not match pseudo"):
+        supervise(torch.full((4, 4), 0.25), rows, half, half, w_min=0.2)

@@ -10,6 +10,7 @@ from labeltrace.data import datasets, noises
 from labeltrace.errors import InputError
 from labeltrace.experiments import TABLES, load_table, read_table
 from labeltrace.experiments.cells import config_hash, config_of, noise_of, run_key
+from labeltrace.experiments.plan import plan_runs
 from labeltrace.experiments.tables import pick
 from labeltrace.learners import learners
 from labeltrace.models import models
@@ -292,6 +293,17 @@ rows: {A: {run: {learner: rolr, controller: coupled}, published: 1.0 2.0}}
         (("published:", "publshed:"), "publshed"),
         (("published:", "against: [B], published:"), "tested against B"),
         (("title: t", "titel: t"), "did you mean 'title'"),
+        (("{data: digits,", "{data: digits, noise_file: own.npz,"), "A, One: 'noise_file' is no key of a table's run"),
+        (("Two: {}", "Two: {run: {noise_seed: 1}}"), "A, Two: 'noise_seed' is no key"),
+        (
+            ("One: {}, Two: {}", "One: {run: {data: a/x.npz}}, Two: {run: {data: b/x.npz}}"),
+            "A, Two: .*b/x.npz and",
+        ),
+        (("Two: {}", "Two: {run: {read: {test: b/x}}}, Three: {run: {read: {test: a/x}}, ours: true}"), "rename one"),
+        (("Two: {}", "Two: {run: {noise: symmetric}}"), "A, Two: noise and rate go together"),
+        (("Two: {}", "Two: {run: {rate: 0.4}}"), "A, Two: noise and rate go together"),
+        (("Two: {}", "Two: {run: {trace: 5}}"), "run: trace: expected keys and values, got 5"),
+        (("model: small_cnn}", "model: small_cnn, settings: [lr]}"), r"run: settings: expected keys .* \['lr'\]"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(change, message, tmp_path):
@@ -301,6 +313,14 @@ def test_a_table_that_does_not_fit_is_refused(change, message, tmp_path):
     file.write_text(GOOD.replace(*change), encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_table(file)
+
+
+def test_the_table_in_the_documentation_can_be_planned(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", page, re.S)[0], encoding="utf-8")
+    planned = plan_runs(read_table(file).pick([]), [0], tmp_path / "runs", [])
+    assert len(planned) == 4 == len({run.name for run in planned}) and len(read_table(file).pairs) == 2
 
 
 def test_a_cell_without_a_recipe_or_with_the_wrong_controller_is_refused(tmp_path):

@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 from statistics import mean, stdev
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
 import saved
+import toy
 from labeltrace.audit import read_samples
+from labeltrace.data import load_noise
 from labeltrace.engine import RunFolder, load_config, plan
 from labeltrace.errors import InputError
 from labeltrace.experiments import TABLES, load_table, read_table
@@ -76,7 +79,7 @@ def test_a_line_for_each_run_with_all_its_cells(work):
         assert sorted(line["cells"]) == sorted(cell.id for cell in one.cells)
         assert (line["epochs"], line["recipe_epochs"], line["seed"]) == (2, 40, one.config.seed)
         assert len(line["test_accuracy"]) == 2 and line["device"] and line["versions"]["torch"] == torch.__version__
-        assert line["command"].startswith("labeltrace reproduce digits --only")
+        assert line["command"].startswith("labeltrace reproduce digits.yaml --only")
         assert line["seconds"] > 0
     null = next(line for line in lines if "digits/Coupled null/Best" in line["cells"])
     assert len(null["cells"]) == 8 and "digits/Refined only/Wrong" in null["cells"]
@@ -93,6 +96,49 @@ def test_one_noise_file_per_seed_named_by_its_hash(work):
     assert sorted(f"digits-80-symmetric0.4-s{seed}-{min(found)[:12]}.npz" for seed, found in hashes.items()) == [
         path.name for path in files
     ]
+
+
+READ = """
+title: Embeddings with two columns of labels
+about: For tests.
+measure: right_after
+run: {data: in/emb.npy, model: mlp, noise: symmetric, rate: 0.3, read: {labels: in/labels.csv, workers: 0}}
+recipes: [small]
+columns: {One: {run: {read: FIRST}}, Two: {run: {read: SECOND}}}
+rows: {CE: {run: {learner: cross_entropy}}}
+"""
+
+
+def test_columns_that_read_the_same_files_otherwise_are_runs_of_their_own(tmp_path, monkeypatch):
+    """Read alike they are one, whoever names the files from where; the run in the folder fills its column alone."""
+    monkeypatch.chdir(tmp_path)
+    data, other = toy.blobs(count=40, noise=0), [number // 2 % 3 for number in range(40)]
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "emb.npy", data.train.inputs.numpy())
+    rows = [f"{number},{label},{other[number]}" for number, label in enumerate(data.train.labels.tolist())]
+    (tmp_path / "in" / "labels.csv").write_text("\n".join(["id,first,second", *rows]), encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    read = "{labels: in/labels.csv, label_column: COLUMN}"
+
+    def planned(*columns):
+        text = READ
+        for place, column in zip(("FIRST", "SECOND"), columns, strict=True):
+            text = text.replace(place, read.replace("COLUMN", column))
+        file.write_text(text, encoding="utf-8")
+        cells = read_table(file).pick([])
+        return cells, plan_runs(cells, [0], tmp_path / "runs", [], epochs=1, device="cpu")
+
+    assert [len(one.cells) for one in planned("first", "first")[1]] == [2]
+    cells, (one, two) = planned("first", "second")
+    files = [with_noise_file(each.config, tmp_path / "noise").noise_file for each in (one, two)]
+    clean = [load_noise(path)[1].clean_sha256 for path in files]
+    assert one.name != two.name and clean[0] != clean[1]
+    run(with_noise_file(two.config, tmp_path / "noise"), tmp_path / "runs" / two.name)
+    line = line_of(tmp_path / "runs" / two.name, cells)
+    assert line["cells"] == ["mine/CE/Two"] and line["config_sha256"][:8] == two.name[-8:]
+    assert config_hash(two.config) == config_hash(
+        two.config.model_copy(update={"read": two.config.read | {"workers": 3}})
+    )
 
 
 def test_figures_are_those_of_the_run_counted_by_hand(work):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import threading
+import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -87,6 +90,46 @@ def test_a_vector_stage_and_a_tuple_stage(images: Tensor) -> None:
     assert torch.equal(output.features[-1], output.logits)
 
 
+class Tokens(nn.Module):
+    """Patches of 4 pixels, two blocks [B, 9, 6] that end with a normalisation, logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(1, 6, 4, stride=4)
+        self.blocks = nn.Sequential(*(nn.TransformerEncoderLayer(6, 2, 8, batch_first=True) for _ in range(2)))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.patch(x).flatten(2).mT).mean(1))
+
+
+@pytest.mark.parametrize("channels", [-1, [1, -1, -1]])
+def test_tokens_are_averaged_where_the_channels_come_last(channels: object, images: Tensor) -> None:
+    net, names = Tokens().eval(), ["patch", "blocks.0", "blocks.1"]
+    names = names[1:] if channels == -1 else names
+    outputs = {"patch": net.patch(images)}
+    outputs["blocks.0"] = net.blocks[0](outputs["patch"].flatten(2).mT)
+    outputs["blocks.1"] = net.blocks[1](outputs["blocks.0"])
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        averaged = Staged(net, names, channels=channels)(images).features
+        flat = Staged(net, names, "flatten", channels)(images).features
+    for name, mean, row in zip(names, averaged, flat, strict=True):
+        torch.testing.assert_close(mean, outputs[name].mean((2, 3) if name == "patch" else 1))
+        torch.testing.assert_close(row, outputs[name].flatten(1))
+
+
+def test_three_axes_are_asked_about(images: Tensor) -> None:
+    """A mean over channels that were just normalised is rounding and nothing else."""
+    with pytest.warns(UserWarning, match=r"'blocks.0' returned \[B, 9, 6\].* channels=-1"):
+        output = Staged(Tokens().eval(), ["blocks.0", "blocks.1"])(images)
+    assert output.features[1].abs().max() < 1e-5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Staged(Tokens(), ["blocks.0", "blocks.1"], channels=1)(images)
+        Staged(Tokens(), ["blocks.0", "blocks.1"], "flatten")(images)
+
+
 def test_a_library_model_gives_the_same_features_through_staged() -> None:
     model = build_model("small_cnn", 10, (1, 8, 8)).eval()
     images = torch.randn(4, 1, 8, 8)
@@ -128,6 +171,36 @@ def test_two_views_of_one_module_do_not_disturb_each_other(images: Tensor) -> No
     expected = Staged(net, STAGES)(images)
     torch.testing.assert_close(deep(images).features, (expected.features[0], expected.features[2]))
     torch.testing.assert_close(shallow(images).features, expected.features[:2])
+
+
+def test_replicas_that_run_at_once_read_their_own_stages(images: Tensor) -> None:
+    """As those of DataParallel, which share the hooks of the module that they were made of."""
+
+    def replica(module: nn.Module) -> nn.Module:
+        made = module._replicate_for_data_parallel()
+        made._parameters = dict(module._parameters)
+        made._modules = {name: replica(child) for name, child in module._modules.items()}
+        for name, child in made._modules.items():
+            setattr(made, name, child)
+        return made
+
+    class Meeting(nn.Conv2d):
+        """Waits until both replicas have come here."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            barrier.wait(timeout=60)
+            return super().forward(x)
+
+    barrier = threading.Barrier(1)
+    staged = Staged(nn.Sequential(Meeting(1, 4, 3), Meeting(4, 6, 3), nn.Flatten(), nn.Linear(384, 3)), ["0", "1"])
+    parts = [images, images + 1]
+    with torch.no_grad():
+        expected = [staged(part) for part in parts]
+        barrier = threading.Barrier(2)
+        with ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(lambda network, part: network(part), [replica(staged) for _ in parts], parts))
+    for output, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(output, wanted)
 
 
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda staged: pickle.loads(pickle.dumps(staged))])
@@ -172,6 +245,9 @@ def test_mistakes_at_construction_name_the_fix() -> None:
         Staged(Net(), "stem")
     with pytest.raises(ValueError, match="unknown pooling 'flaten': did you mean 'flatten'"):
         Staged(Net(), STAGES, pooling="flaten")
+    for channels in (0, 2, [1, -1], [1, 1, 3]):
+        with pytest.raises(ValueError, match="expected 1 or -1, or one of them for each of 3 stages"):
+            Staged(Net(), STAGES, channels=channels)
 
 
 def test_mistakes_in_the_forward_name_the_fix(images: Tensor) -> None:
@@ -181,3 +257,13 @@ def test_mistakes_in_the_forward_name_the_fix(images: Tensor) -> None:
         Staged(Net("dict"), STAGES)(images)
     with pytest.raises(ValueError, match=r"expected \[B, C\]"):
         Staged(Net("maps"), STAGES)(images)
+    tokens_first = nn.Sequential(nn.GRU(12, 4), nn.Identity(), Last())
+    with pytest.raises(ValueError, match=r"stage '0' returned 12 rows for 5 samples: the batch comes first"):
+        Staged(tokens_first, ["0", "1"], channels=-1)(images.squeeze(1).transpose(0, 1))
+
+
+class Last(nn.Module):
+    """Logits of the last of tokens [T, B, D]."""
+
+    def forward(self, x: tuple[Tensor, Tensor]) -> Tensor:
+        return x[0][-1]

@@ -267,3 +267,36 @@ def test_a_learners_own_pseudo_target():
         outputs = [network(inputs) for network in networks]
     scoring.add(torch.arange(37), labels, outputs)
     assert torch.equal(scoring.finish().suggested, outputs[0].logits.argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (lambda x, y: (x, F.one_hot(y, 3)), r"labels: shape \(37, 3\), expected \[37\]"),
+        (lambda x, y: (x, y, torch.arange(5)), r"index: shape \(5,\), expected \[37\]"),
+        (lambda x, y: (x,), "one tensor a batch"),
+    ],
+    ids=["one-hot labels", "short index", "no labels"],
+)
+def test_a_batch_that_does_not_fit_is_named(batch, words):
+    networks, inputs, labels = problem()
+    with pytest.raises(ValueError, match=words):
+        score(networks, [batch(inputs, labels)], SETTINGS)
+
+
+class Stream(IterableDataset):
+    """Samples one after the other; every worker gives all of them."""
+
+    def __init__(self, inputs, labels):
+        self.samples = list(zip(inputs, labels, strict=True))
+
+    def __iter__(self):
+        return iter(self.samples)
+
+
+def test_a_stream_that_several_workers_share_out_has_to_yield_the_index():
+    networks, inputs, labels = problem()
+    alone = score(networks, DataLoader(Stream(inputs, labels), batch_size=10), SETTINGS)
+    assert torch.allclose(alone.loss, score(networks, [(inputs, labels)], SETTINGS).loss, atol=1e-6)
+    with pytest.raises(ValueError, match=r"yield \(inputs, labels, index\)"):
+        score(networks, DataLoader(Stream(inputs, labels), batch_size=10, num_workers=2), SETTINGS)

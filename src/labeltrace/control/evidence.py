@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labeltrace.scoring.checks import check_distribution, check_rows, check_unit, work
+from labeltrace.scoring.checks import check_classes, check_distribution, check_rows, check_unit, work
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ class Evidence:
     def __post_init__(self) -> None:
         if self.pseudo.ndim != 2:
             raise ValueError(f"pseudo: shape {tuple(self.pseudo.shape)}, expected [B, C]")
-        if self.observed.ndim == 1 and not self.observed.is_floating_point():
+        if self.observed.ndim == 1 and self.observed.is_floating_point():
+            raise ValueError("observed: class numbers [B] are whole; pass labels.long(), or one-hot rows [B, C]")
+        if self.observed.ndim == 1:
+            check_classes("observed", self.observed, self.pseudo.shape[1])
             object.__setattr__(self, "observed", one_hot(self.observed, self.pseudo.shape[1], self.pseudo.dtype))
         rows, shape = self.pseudo.shape[0], self.pseudo.shape
         if self.votes is not None and len(self.votes) != 2:

@@ -140,6 +140,7 @@ def observed_reliability(
         score = alpha_t * clean + (1 - alpha_t) * work(structure)
     if gate is not None:
         check_rows("gate", gate, len(clean), "clean")
+        check_unit("gate", gate)
         score = score * ((1 - beta) + beta * work(gate))
     return score.clamp(0, 1)
 
@@ -185,6 +186,8 @@ def supervise(
     for name, values in (("observed", observed), ("pseudo", pseudo)):
         check_rows(name, values, rows, "pseudo")
         check_distribution(name, values)
+        if values.shape != pseudo.shape:
+            raise ValueError(f"{name}: shape {tuple(values.shape)} does not match pseudo, {tuple(pseudo.shape)}")
     for name, values in (("observed_reliability", observed_reliability), ("pseudo_reliability", pseudo_reliability)):
         check_rows(name, values, rows, "pseudo")
         check_unit(name, values)

@@ -11,11 +11,11 @@ from typing import Any
 
 from labeltrace.control import TraceConfig
 from labeltrace.control.schedule import shrink
-from labeltrace.data import datasets
+from labeltrace.data import ReadOptions
 from labeltrace.engine.config import RunConfig
 from labeltrace.engine.plan import attached
 from labeltrace.errors import InputError
-from labeltrace.experiments.tables import TABLES, Cell, load_table
+from labeltrace.experiments.tables import TABLES, Cell, data_name, load_table
 from labeltrace.learners import learners
 from labeltrace.learners.settings import resolve
 from labeltrace.validation import build
@@ -23,6 +23,7 @@ from labeltrace.validation import build
 #: what makes one run differ from another, besides its labels and its seed; no path, nothing about where it computes
 IDENTITY = ("data", "subset", "learner", "controller", "model", "epochs", "epoch_samples", "settings", "trace")
 EPOCHS_OF_TRACE = ("start", "ramp", "pseudo_start")
+HOW = ("cache_gb", "memory_gb", "workers")  # of the options of reading: where pixels are changes no bit of a run
 
 
 def config_of(
@@ -85,16 +86,23 @@ def config_hash(config: RunConfig) -> str:
     named = () if config.plugin is None else ("plugin", "plugin_settings")
     values = config.model_dump(mode="json", include={*IDENTITY, *named})
     values |= {"data": data_name(config.data), "pretrained": config.weights is not None}
+    values |= {"read": read} if (read := reading(config)) else {}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def data_name(data: str) -> str:
-    """Return what data is called in names and hashes: of own files the last part of their path.
+def reading(config: RunConfig) -> dict[str, Any]:
+    """Return the options of reading that change what a run is trained on; of files the last part of their path.
 
-    >>> data_name("cifar10"), data_name("/photos/dogs.csv")
-    ('cifar10', 'dogs.csv')
+    >>> reading(RunConfig(read={"labels": "/photos/labels.csv", "label_column": "y", "workers": 2}))
+    {'labels': 'labels.csv', 'label_column': 'y'}
     """
-    return data if data in datasets else Path(data).name
+    options = build(ReadOptions, config.read, "read")
+    given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options) if f.name not in HOW}
+    return {
+        name: value.name if isinstance(value, Path) else value
+        for name, value in given.items()
+        if value != getattr(ReadOptions, name)
+    }
 
 
 def recipe_epochs(config: RunConfig) -> int:

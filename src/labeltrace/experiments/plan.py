@@ -13,9 +13,9 @@ import torch
 
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
-from labeltrace.experiments.cells import config_hash, config_of, data_name, noise_of, run_key
+from labeltrace.experiments.cells import config_hash, config_of, noise_of, run_key
 from labeltrace.experiments.results import Line, noise_made
-from labeltrace.experiments.tables import Cell
+from labeltrace.experiments.tables import Cell, data_name
 
 DONE, HALF, FRESH = "done", "half done", "to do"
 WAYS = ("compiled", "captured", "plain")  # of bench_gpu.json, as long runs prefer them

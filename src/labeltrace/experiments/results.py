@@ -17,8 +17,8 @@ import torch
 from labeltrace.engine import RunFolder, load_config, summarise
 from labeltrace.engine.folder import finite
 from labeltrace.errors import InputError
-from labeltrace.experiments.cells import config_hash, data_name, recipe_epochs, serves
-from labeltrace.experiments.tables import Cell, is_own
+from labeltrace.experiments.cells import config_hash, recipe_epochs, serves
+from labeltrace.experiments.tables import TABLES, Cell, data_name, is_own
 from labeltrace.files import write_atomically
 
 RUNS = Path("results/runs.jsonl")  # lines of the paper's tables; those of one's own lie beside it
@@ -61,6 +61,7 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
     if not filled:
         raise InputError(f"{folder}: fills no cell: no table has a run with these settings, labels and epochs")
     identity, labels, first = config_hash(config), where["labels_sha256"], filled[0]
+    table = first.table if first.table in TABLES else f"{first.table}.yaml"
     words = ["--only", first.row, "--only", first.column, "--epochs", str(config.epochs), "--seeds", str(config.seed)]
     line = {
         "id": line_id(identity, labels, config.seed),
@@ -87,7 +88,7 @@ def line_of(folder: Path, cells: Sequence[Cell]) -> Line:
         "revision": where["revision"],
         "started": where["started"],
         "seconds": round(sum(record["seconds"] for record in metrics), 1),
-        "command": shlex.join(["labeltrace", "reproduce", first.table, *words]),
+        "command": shlex.join(["labeltrace", "reproduce", table, *words]),
         **_figures(folder),
         "test_accuracy": [round(r["test_accuracy"], DIGITS) for r in metrics if r.get("test_accuracy") is not None],
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +13,12 @@ from labeltrace.data.noise.make import make_noise
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
 from labeltrace.errors import InputError
-from labeltrace.experiments.cells import data_name
+from labeltrace.experiments.cells import reading
 from labeltrace.experiments.plan import Planned
 from labeltrace.experiments.results import add_line, line_of
-from labeltrace.experiments.tables import Cell
+from labeltrace.experiments.tables import Cell, data_name
 from labeltrace.grid import GridBars, run_all
+from labeltrace.validation import build
 
 
 def fill(
@@ -75,11 +78,14 @@ def fill(
 def with_noise_file(config: RunConfig, folder: Path, bars: GridBars | None = None) -> RunConfig:
     """Return a run that trains on a noise file in place of the noise it names; the file is made where there is none.
 
-    One file for each data, noise, rate and seed, named by these and by the hash of its labels.
+    One file for each data as it is read, noise, rate and seed, named by these and by the hash of its labels.
     """
     if config.noise is None:
         return config
     part = "" if config.subset is None else f"-{config.subset}"
+    options, given = build(ReadOptions, config.read, "read"), reading(config)
+    if given:
+        part += f"-{hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]}"
     stem = f"{data_name(config.data)}{part}-{config.noise}{config.rate:g}-s{config.seed}"
     found = sorted(folder.glob(f"{stem}-*.npz"))
     if len(found) > 1:
@@ -93,10 +99,10 @@ def with_noise_file(config: RunConfig, folder: Path, bars: GridBars | None = Non
     else:
         if bars is not None:
             bars.note(f"{stem}: noisy labels are made")
-        dataset = load_dataset(config.data, config.root, config.seed)
+        dataset = load_dataset(config.data, config.root, config.seed, options)
         if config.subset is not None:
             dataset = dataset.subset(config.subset, config.seed)
-        noisy, record = make_noise(prepare(dataset, ReadOptions())[0], config.noise, config.rate, config.seed)
+        noisy, record = make_noise(prepare(dataset, options)[0], config.noise, config.rate, config.seed)
         path = folder / f"{stem}-{record.sha256[:12]}.npz"
         save_noise(path, noisy.train.labels, record)
     return config.model_copy(update={"noise": None, "rate": 0.0, "noise_file": path.absolute()})

@@ -3,6 +3,7 @@
 A table is a YAML file in `paper/`. The run of a cell is the table's, its column's and its row's keys together; a cell
 whose run names no learner or no data has none (methods that are not here, columns of differences). `published` holds
 the row's numbers as printed, `_` where the paper leaves a place blank; columns marked `ours` are not in the paper.
+Own files are known by the last part of their path, so that a table and its results can move with them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from labeltrace.data import datasets
 from labeltrace.engine.config import read_yaml
 from labeltrace.errors import InputError, nearest
 from labeltrace.files import expanded
@@ -26,6 +28,22 @@ TABLES = (
     "sensitivity-appendix", "pseudo-reliability", "hard-regime", "choices",
 )  # fmt: skip
 BLANK = "_"
+#: keys of a cell's run; seed, epochs and where it computes are said when a table is filled, and labels are made for it
+KEYS = (
+    "data", "subset", "read", "noise", "rate", "learner", "controller", "plugin", "plugin_settings", "model",
+    "epoch_samples", "settings", "trace",
+)  # fmt: skip
+
+
+def _records(run: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a run in which settings are no keys and values: those of table, column and row are put together."""
+    for key in ("read", "plugin_settings", "settings", "trace"):
+        if not isinstance(run.get(key, {}), dict):
+            raise ValueError(f"run: {key}: expected keys and values, got {run[key]!r}")
+    return run
+
+
+Run = Annotated[dict[str, Any], AfterValidator(_records)]
 
 
 class Entry(BaseModel):
@@ -33,7 +51,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    run: dict[str, Any] = Field(default_factory=dict, description="keys of the run")
+    run: Run = Field(default_factory=dict, description="keys of the run")
     recipes: list[str] = Field(default_factory=list, description="presets, the first that the learner has")
     measure: str | None = Field(None, description="figure of a run; that of a row goes before that of its column")
     published: str | None = Field(None, description="of a row: the paper's numbers, as printed")
@@ -54,7 +72,7 @@ class _File(BaseModel):
     columns: dict[str, Entry]
     rows: dict[str, Entry]
     measure: str | None = None
-    run: dict[str, Any] = Field(default_factory=dict)
+    run: Run = Field(default_factory=dict)
     recipes: list[str] = Field(default_factory=list)
 
 
@@ -207,6 +225,7 @@ def read_table(path: Path) -> Table:
             raise InputError(f"{path.name}: {name}: {len(numbers)} published numbers for {len(printed)} columns")
         shown = dict(zip(printed, numbers, strict=True))
         cells += [_cell(path.stem, file, name, column, shown.get(column, BLANK)) for column in file.columns]
+    _check_runs(path.name, cells)
     table = Table(
         path.stem, file.title, file.label, file.about, tuple(file.rows), tuple(file.columns), tuple(cells), ()
     )
@@ -233,6 +252,36 @@ def _cell(table: str, file: _File, row_name: str, column_name: str, published: s
         row.pretrained or column.pretrained,
         row.refused or column.refused,
     )
+
+
+def data_name(data: str) -> str:
+    """Return what data is called in names and hashes: of own files the last part of their path.
+
+    >>> data_name("cifar10"), data_name("/photos/dogs.csv")
+    ('cifar10', 'dogs.csv')
+    """
+    return data if data in datasets else expanded(Path(data)).absolute().name
+
+
+def _check_runs(where: str, cells: Sequence[Cell]) -> None:
+    """Refuse keys that say nothing of a cell's run, and files that runs could not tell apart."""
+    files: dict[tuple[str, str], Path] = {}
+    for cell in cells:
+        place = f"{where}: {cell.row}, {cell.column}"
+        for key in cell.run:
+            if key not in KEYS:
+                raise InputError(f"{place}: {key!r} is no key of a table's run: {nearest(key, KEYS)}")
+        if ("noise" in cell.run) != ("rate" in cell.run):
+            raise InputError(f"{place}: noise and rate go together, e.g. noise: symmetric, rate: 0.4")
+        named = {"data": cell.run.get("data"), **cell.run.get("read", {})}
+        for key in ("data", "labels", "test"):
+            name = named.get(key)
+            if not isinstance(name, str) or (key == "data" and name in datasets):
+                continue
+            path = expanded(Path(name)).absolute()
+            first = files.setdefault((key, path.name), path)
+            if first != path:
+                raise InputError(f"{place}: {path} and {first} would be taken for one, as their names are; rename one")
 
 
 def _pairs(where: str, file: _File, table: Table) -> list[tuple[Cell, Cell]]:

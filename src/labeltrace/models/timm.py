@@ -6,7 +6,8 @@ random: nothing is ever downloaded, pretrained weights come from a file, see `lo
 Stages are the modules that the model itself lists in `feature_info`, or its `blocks` where it lists fewer than two; of
 more than four, four evenly spaced ones with the last among them (of a ResNet's five it is the stem that is left out).
 Convolutional networks have the channels on axis 1, transformers on the last axis, [B, tokens, D] or [B, H, W, D]; which
-of the two a stage has is seen in one forward of a blank image when the network is built.
+of the two a stage has is seen in one forward of a blank image when the network is built. "gap" is the mean over all
+positions, class and register tokens among them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from torch import Tensor, nn
 
 from labeltrace.errors import InputError
 from labeltrace.models.inputs import image_channels
-from labeltrace.models.output import Output, check_pooling
 from labeltrace.models.staged import Staged
 
 PREFIX = "timm:"
@@ -98,51 +98,7 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...], pooling: st
             "build it in Python and name them, labeltrace.models.Staged(timm.create_model(…), stages=[…])"
         )
     axes = [-1 if _channels_last(shapes[stage], listed[stage]) else 1 for stage in stages]
-    if -1 in axes:
-        widths = [shapes[stage][axis] for stage, axis in zip(stages, axes, strict=True)]
-        return AnyLayout(module, stages, axes, widths, pooling)
-    return Staged(module, stages, pooling)
-
-
-class AnyLayout(Staged):
-    """A staged network of which some stages have their channels on the last axis.
-
-    "gap" is the mean over all positions, class and register tokens among them; "flatten" keeps the order of the axes.
-
-    Args:
-        module: as for `Staged`.
-        stages: as for `Staged`.
-        axes: where each stage has its channels, 1 or -1.
-        widths: how many channels each stage has.
-        pooling: "gap" or "flatten".
-
-    >>> tokens = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2), nn.Flatten(), nn.Linear(10, 3))
-    >>> network = AnyLayout(tokens, ["0", "1"], axes=[-1, -1], widths=[4, 2])
-    >>> [tuple(feature.shape) for feature in network(torch.zeros(7, 5, 6)).features]
-    [(7, 4), (7, 2)]
-    """
-
-    def __init__(
-        self,
-        module: nn.Module,
-        stages: Sequence[str],
-        axes: Sequence[int],
-        widths: Sequence[int],
-        pooling: str = "gap",
-    ) -> None:
-        super().__init__(module, stages, "flatten")  # which has no opinion on where the channels are
-        self.averages = check_pooling(pooling) == "gap"
-        self.axes, self.widths = tuple(axes), tuple(widths)
-
-    def forward(self, x: Tensor) -> Output:
-        """Return logits [B, C] and one feature per stage for a batch the module takes."""
-        logits, features = super().forward(x)
-        if self.averages:
-            features = tuple(
-                flat.unflatten(1, (width, -1)).mean(2) if axis == 1 else flat.unflatten(1, (-1, width)).mean(1)
-                for flat, axis, width in zip(features, self.axes, self.widths, strict=True)
-            )
-        return Output(logits, features)
+    return Staged(module, stages, pooling, axes)
 
 
 def _listed(module: nn.Module) -> dict[str, int]:

@@ -41,7 +41,9 @@ def check_finite(name: str, values: Tensor, *, force: bool = False) -> None:
 
 
 def check_unit(name: str, values: Tensor, *, force: bool = False) -> None:
-    """Raise where `values` [B] leaves [0, 1] or is NaN, naming the first such sample."""
+    """Raise where `values` is not [B], or one leaves [0, 1] or is NaN, naming the first such sample."""
+    if values.ndim != 1:
+        raise ValueError(f"{name}: shape {tuple(values.shape)}, expected [B], one number per sample")
     if not (force or looks_free(values)):
         return
     bad = ~((values >= 0) & (values <= 1))

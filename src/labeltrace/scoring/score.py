@@ -114,6 +114,9 @@ class ScorePass:
         """Add a batch: sample numbers [B], observed labels [B], and (logits, stage features) of each network."""
         logits = torch.stack([work(output[0]) for output in outputs])
         members, rows, classes = logits.shape
+        for name, values in (("labels", labels), ("index", index)):
+            if values.shape != (rows,):
+                raise ValueError(f"{name}: shape {tuple(values.shape)}, expected [{rows}], one number per sample")
         check_classes("labels", labels, classes)
         loss = F.cross_entropy(logits.reshape(-1, classes), labels.repeat(members), reduction="none")
         probabilities = logits.softmax(2)
@@ -254,7 +257,8 @@ def score(
 
     Args:
         networks: one or more modules that return (logits, stage features), such as `labeltrace.models.Staged`; a
-            module that returns logits alone is scored without structure.
+            feature is [B, D], or a map [B, D, …] that is pooled. A module that returns logits alone is scored without
+            structure.
         loader: batches (inputs, labels) in dataset order, or (inputs, labels, index) in any order. Classes must be
             mixed within 64 consecutive samples: a class-sorted set needs a shuffled loader that yields the index.
         settings: of structure confidence; a `TraceConfig` is one.
@@ -285,6 +289,8 @@ def score(
         for batch in loader:
             if not isinstance(batch, (list, tuple)):
                 raise ValueError(f"loader: it yields a {type(batch).__name__}, expected (inputs, labels[, index])")
+            if len(batch) < 2:
+                raise ValueError("loader: it yields one tensor a batch, expected (inputs, labels[, index])")
             if not in_order and len(batch) < 3:
                 raise ValueError(
                     "loader: it shuffles, or has a sampler of its own, but yields (inputs, labels) only, so scores "
@@ -310,8 +316,10 @@ def score(
 
 def _in_order(loader: object) -> bool:
     """Whether a loader is known to yield its samples in the order of its dataset; others than torch's are believed."""
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+    if not isinstance(loader, DataLoader):
         return True
+    if isinstance(loader.dataset, IterableDataset):
+        return loader.num_workers < 2  # several take turns, or each yields everything
     batches = loader.batch_sampler
     usual = batches is None or type(batches) is BatchSampler
     return usual and isinstance(getattr(batches, "sampler", loader.sampler), SequentialSampler)
