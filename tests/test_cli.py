@@ -1,9 +1,11 @@
 """The command: words in, words out; a mistake is one line and exit code 2, never a traceback."""
 
 import json
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -178,6 +180,22 @@ def test_a_mistake_in_a_file_names_the_file(command, tmp_path, text, words, expe
     assert saved.files(tmp_path) == {"run.yaml"}
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("my photos/cat/1.png", "labeltrace train --data 'my photos' trains on it"),
+        ("my photos/config.yaml", "labeltrace train --resume 'my photos' goes on with it"),
+        ("labels.csv", "labeltrace train --data labels.csv trains on it"),
+    ],
+)
+def test_data_and_runs_in_the_place_of_a_file_of_keys_are_told_where_they_go(command, tmp_path, given, told):
+    (tmp_path / given).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / given).touch()
+    code, out, err = command("train", given.partition("/")[0])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err and saved.files(tmp_path) == {given}
+
+
 def test_a_folder_that_is_taken_is_left_alone(command, tmp_path):
     command(*SMALL, "--epochs", "1", "--out", "run")
     (tmp_path / "notes").mkdir()
@@ -333,6 +351,37 @@ def test_ctrl_c_before_the_run_began(command, monkeypatch):
     code, out, err = command(*SMALL)
     assert (code, out) == (130, "")
     assert err.count("\n") <= 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError(13, "Permission denied", "run/.labeltrace.lock"), "run/.labeltrace.lock: Permission denied"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (UnicodeEncodeError("utf-8", "r\udcff", 1, 2, "surrogates not allowed"), "r\\udcff: not UTF-8"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(command, monkeypatch, error, told):
+    def run(*_, **__):
+        raise error
+
+    monkeypatch.setattr("labeltrace.runs.run", run)
+    code, out, err = command(*SMALL)
+    assert (code, out) == (2, "") and err.startswith(f"labeltrace: {told}") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["list", "learners"], ["list", "learners", "--json"]])
+def test_a_terminal_without_the_signs_is_no_reason_to_stop(words):
+    def said(encoding):
+        call = [sys.executable, "-m", "labeltrace", *words]
+        done = subprocess.run(call, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.decode(encoding)
+
+    plain, whole = said("ascii"), said("utf-8")
+    assert plain != whole  # there are signs that ASCII has not
+    if "--json" in words:
+        assert json.loads(plain) == json.loads(whole)
 
 
 # The demo

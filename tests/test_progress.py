@@ -75,7 +75,7 @@ def test_another_round_under_the_same_name_starts_the_clock_again(clock):
 def lines(clock, steps, seconds):
     """What a run of 40 epochs says in its first, into a file."""
     said = io.StringIO()
-    with Bars(Console(file=said, width=60)) as bars:
+    with Bars(Console(file=said, width=40)) as bars:
         bars.start("photos", 40, 0)
         for step in range(1, steps + 1):
             clock.now += seconds

@@ -173,7 +173,7 @@ def test_other_learners(learner):
 
 
 def test_a_learner_without_a_refurbishment_step_refuses_trace():
-    with pytest.raises(InputError, match="takes no controller"):
+    with pytest.raises(InputError, match=r"cross_entropy has no refurbishment step .* pass controller=None"):
         TraceClassifier("cross_entropy", **QUICK).fit(*clusters(60)[:2])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import warnings
@@ -38,6 +39,8 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command; a user's mistake is one line on stderr and exit code 2, Ctrl-C is 130."""
     signal.signal(signal.SIGTERM, _stop)
     warnings.formatwarning = _one_line
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a sign that the terminal does not have is shown by its number
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(_main(sys.argv[1:] if argv is None else argv))
 
 
@@ -57,6 +60,11 @@ def _main(argv: list[str]) -> int:
         return complain("stopped", 130)
     except BrokenPipeError:
         return 0
+    except UnicodeEncodeError as error:  # a name of bytes that are no UTF-8, where a library takes none
+        return complain(f"{error.object}: not UTF-8, or more than {error.encoding} can say; give it another name", 2)
+    except OSError as error:  # a folder that may not be written to, a full disk, a file that is gone
+        where = "" if error.filename is None else f"{error.filename}: "
+        return complain(f"{where}{error.strerror or error}", 2)
 
 
 def _one_line(message: Warning | str, *_: object, **__: object) -> str:

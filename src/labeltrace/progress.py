@@ -164,7 +164,7 @@ class Bars(Reporter):
             self._said[name] = time.monotonic()
             left = self._paces[name].left()
             more = f"  {left} left" if left is not None and done < total else ""
-            self.console.print(f"{name}: {unit.removesuffix('s')} {done}/{total}  {state}{more}")
+            self.console.print(f"{name}: {unit.removesuffix('s')} {done}/{total}  {state}{more}", soft_wrap=True)
 
 
 def state_of(record: Mapping[str, Any]) -> str:

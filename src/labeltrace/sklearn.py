@@ -34,6 +34,7 @@ from labeltrace.engine import Interrupted, Reporter, RunConfig
 from labeltrace.engine.device import make_fabric
 from labeltrace.errors import InputError
 from labeltrace.features import feature_recipe
+from labeltrace.learners import learners
 from labeltrace.runs import run
 from labeltrace.validation import build
 
@@ -210,6 +211,8 @@ class TraceClassifier(ClassifierMixin, BaseEstimator):
 
     def _config(self, X: Any, dataset: Dataset | None) -> RunConfig:
         """The run that the parameters ask for."""
+        if self.controller is not None and self.learner in learners and not learners[self.learner].refurbishes:
+            raise InputError(f"{self.learner} has no refurbishment step for a controller; pass controller=None")
         asked: dict[str, Any] = {
             "learner": self.learner, "controller": self.controller, "preset": self.preset, "device": self.device,
             "trace": dict(self.trace or {}), "checkpoint_seconds": 20.0 if self.run_dir else 1e9,

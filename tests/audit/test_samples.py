@@ -203,9 +203,11 @@ def test_a_run_without_a_table_is_named(tmp_path):
         assert str(caught.value) == f"{path}: no such run or file"
     with pytest.raises(InputError, match="no samples table; no run here"):
         read_samples(tmp_path)
-    (tmp_path / "config.yaml").touch()
-    with pytest.raises(InputError, match=f"has not finished; labeltrace train --resume {tmp_path} goes on"):
-        read_samples(tmp_path)
+    begun = tmp_path / "my run"
+    begun.mkdir()
+    (begun / "config.yaml").touch()
+    with pytest.raises(InputError, match=f"has not finished; labeltrace train --resume '{begun}' goes on"):
+        read_samples(begun)
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):

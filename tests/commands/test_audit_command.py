@@ -261,6 +261,8 @@ def test_a_diff(folder, table):
     assert "labeltrace labels apply" in out
     ran(folder, "--diff", "few.csv", "--class", "owl", "--limit", 5)
     assert {row["from"] for row in rows_of(folder / "few.csv")} <= {"owl"}
+    out = ran(folder, "--diff", "none.csv", "--decision", "keep")
+    assert rows_of(folder / "none.csv") == [] and "none.csv  0 labels, so there is nothing to apply\n" in out
 
 
 @pytest.mark.parametrize(

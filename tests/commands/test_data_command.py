@@ -57,6 +57,14 @@ def test_show_says_what_was_looked_at_and_what_looks_at_all(command, photos, mon
     )
 
 
+def test_show_wraps_nothing_in_a_pipe(command, tmp_path):
+    name = "a class whose name is long enough to be broken " * 2
+    np.savez(tmp_path / f"{'long' * 15}.npz", x=np.eye(4, dtype=np.float32), y=[f"{name}0", f"{name}1"] * 2)
+    lines = [line.rstrip() for line in command("data", "show", f"{'long' * 15}.npz")[1].splitlines()]
+    assert f"{'long' * 15}: 2 classes; a network sees [4]" in lines
+    assert [line.split()[-1] for line in lines if line.startswith(f"  {name}")] == ["2", "2"]
+
+
 def test_show_says_nothing_of_files_where_there_are_none(command):
     out = command("data", "show", "digits")[1]
     assert "files" not in out and "data check" not in out

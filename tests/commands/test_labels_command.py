@@ -1,6 +1,7 @@
 """labeltrace labels apply and revert: files in, files out; on a mistake one line and nothing written."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import layouts
 from ending import check_refusal, command, contents
 from labeltrace.audit import class_names, read_samples
+from labeltrace.commands.labels import apply_command
 from labeltrace.data import ReadOptions
 from labeltrace.data.own.load import load_own
 
@@ -138,3 +140,15 @@ def test_from_a_run_to_new_labels_and_back(tmp_path, make):
     before, after = (load_own(tmp_path / path, ReadOptions()).train for path in (data, f"back-{new}"))
     assert after.labels.equal(before.labels)
     assert [after.id_of(i) for i in range(len(after))] == [before.id_of(i) for i in range(len(before))] == ids
+
+
+def test_no_command_is_named_that_would_be_refused(tmp_path):
+    """A saved Hugging Face dataset keeps its labels; what a run on one suggests is put in by other means."""
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(f"data: {tmp_path / 'saved'}\n")
+    told = apply_command(tmp_path / "run", Path("d.csv"))
+    assert "labels apply" not in told and "its own map()" in told and str(tmp_path / "saved") in told
+    (tmp_path / "saved" / "state.json").unlink()
+    assert apply_command(tmp_path / "run", Path("d.csv")).startswith("labeltrace labels apply")

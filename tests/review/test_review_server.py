@@ -1,8 +1,11 @@
 """The server of the review page: who may talk to it, what it shows, and what the command says."""
 
 import csv
+import errno
 import io
 import json
+import os
+import shlex
 import shutil
 import signal
 import socket
@@ -347,6 +350,18 @@ def test_skips_are_counted_apart_when_the_page_opens_again(folder, monkeypatch, 
     assert "3 decided, 1 skipped so far" in told.out and "--only-reviewed leaves those out" in told.err
 
 
+def test_what_is_told_to_type_can_be_typed_for_a_run_with_a_space_in_its_name(folder, tmp_path, monkeypatch, capsys):
+    run, out = folder.rename(tmp_path / "my run"), tmp_path / "labels.csv"
+    monkeypatch.setattr(ReviewServer, "serve", lambda self, ready: self.close())
+    assert cli._main(["review", str(run), "--device", "cpu"]) == 0
+    told = capsys.readouterr().err.removeprefix("ended; ").partition(" writes ")[0]
+    assert shlex.split(told) == ["labeltrace", "review", str(run), "--export", "labels.diff.csv"]
+    (run / "review.sqlite").unlink()
+    assert cli._main(["review", str(run), "--export", str(out), "--only-reviewed"]) == 2
+    told = capsys.readouterr().err.partition("anything yet; ")[2].removesuffix(" opens the page\n")
+    assert shlex.split(told) == ["labeltrace", "review", str(run)]
+
+
 # Similar samples
 
 
@@ -465,7 +480,9 @@ def test_mistakes_are_told_in_one_line(folder, tmp_path, monkeypatch, capsys, wo
 def test_a_taken_port_and_a_folder_without_a_run(folder, tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert cli._main(["review", str(folder), "--port", str(taken.getsockname()[1])]) == 2
-    assert "leave --port out" in capsys.readouterr().err
+        port, why = taken.getsockname()[1], os.strerror(errno.EADDRINUSE)
+    told = capsys.readouterr().err
+    assert told == f"labeltrace: port {port} of 127.0.0.1: {why}; leave --port out to take a free one\n"
     assert cli._main(["review", str(tmp_path)]) == 2
     assert "no run here" in capsys.readouterr().err
 

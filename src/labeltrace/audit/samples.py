@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,9 @@ def write_samples(table: pa.Table, path: Path) -> None:
 def read_samples(path: Path) -> pa.Table:
     """Return the samples table of a run folder or of a Parquet file."""
     if path.is_dir() and not (path / "samples.parquet").exists():
-        begun = (path / "config.yaml").exists()
-        why = f"the run has not finished; labeltrace train --resume {path} goes on" if begun else "no run here"
+        why = "no run here"
+        if (path / "config.yaml").exists():
+            why = f"the run has not finished; labeltrace train --resume {shlex.quote(str(path))} goes on"
         raise InputError(f"{path}: no samples table; {why}")
     if not path.exists():
         raise InputError(f"{path}: no such run or file")

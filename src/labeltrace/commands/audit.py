@@ -152,7 +152,8 @@ def audit(
         if diff is not None:
             changes = label_diff(rows)
             changes.write(diff)
-            written.append(f"{diff}  {len(changes):,} labels; {apply_command(_folder_of(run), diff)}")
+            then = f"; {apply_command(_folder_of(run), diff)}" if len(changes) else ", so there is nothing to apply"
+            written.append(f"{diff}  {len(changes):,} labels{then}")
         if matrix is not None:
             _write_matrix(matrix, estimate, [row.name for row in classes])
             written.append(str(matrix))
@@ -230,8 +231,8 @@ def _run_of(
     folder = run or Path("runs") / f"{safe_name(features)}-audit"
     if RunFolder(folder).config.exists() and not overwrite:
         raise InputError(
-            f"{folder} holds a run: labeltrace audit {folder} reads it, --overwrite replaces it, "
-            f"labeltrace audit FOLDER --features {features} puts the new one into another folder"
+            f"{folder} holds a run: labeltrace audit {shlex.quote(str(folder))} reads it, --overwrite replaces it, "
+            f"labeltrace audit FOLDER --features {shlex.quote(str(features))} puts the new one into another folder"
         )
     with resumable(), Bars(talk_console(quiet)) as bars:
         audit_features(features, labels, folder, label_column=label_column, overwrite=overwrite, reporter=bars)

@@ -56,4 +56,9 @@ def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity become null."""
     from labeltrace.engine.folder import finite
 
-    print(json.dumps(finite(value), indent=2, ensure_ascii=False))  # noqa: T201
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # where the output has not all signs, JSON has its own way to write them
+        text = json.dumps(finite(value), indent=2)
+    print(text)  # noqa: T201

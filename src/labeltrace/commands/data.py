@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from labeltrace.commands import reading
+from labeltrace.commands.audit_tables import print_table
 from labeltrace.commands.console import console, print_json, talk_console
 from labeltrace.commands.download import download
 from labeltrace.errors import InputError
@@ -70,10 +71,11 @@ def show(
     if as_json:
         print_json({**asdict(found), "sheet": str(sheet)})
         return
-    console.print(f"{found.name}: {len(found.classes)} classes; a network sees {list(found.network_sees)}")
+    sees = f"a network sees {list(found.network_sees)}"
+    console.print(f"{found.name}: {len(found.classes)} classes; {sees}", soft_wrap=True)
     for name, part in (("train", found.train), ("test", found.test)):
         if part is None:
-            console.print(f"{name:>6}: none; accuracy will not be reported (--test adds one)")
+            console.print(f"{name:>6}: none; accuracy will not be reported (--test adds one)", soft_wrap=True)
             continue
         wrong = "" if part.wrong is None else f", {part.wrong:,} of {part.known:,} labels wrong"
         console.print(f"{name:>6}: {part.samples:,} samples, {part.inputs}{wrong}{_heads(part)}", soft_wrap=True)
@@ -82,12 +84,13 @@ def show(
     for label in order[:SHOWN]:
         tested = "" if found.test is None else f"{found.test.counts[label]:,}"
         table.add_row(found.classes[label], f"{found.train.counts[label]:,}", tested)
-    console.print(table)
+    print_table(table)
     if len(order) > SHOWN:
         smallest = order[-1]
         console.print(
             f"… {len(order) - SHOWN} more; the smallest is {found.classes[smallest]} "
-            f"with {found.train.counts[smallest]:,}"
+            f"with {found.train.counts[smallest]:,}",
+            soft_wrap=True,
         )
     console.print(f"{sheet}  {drawn} classes", soft_wrap=True)
     if found.train.looked:

@@ -115,12 +115,18 @@ def _change(
 
 
 def apply_command(run: Path | None, diff: Path) -> str:
-    """Return the command that puts a diff into the labels of a run's data, with their path where the run knows it."""
+    """Return the command that puts a diff into the labels of a run's data, with their path where the run knows it.
+
+    Where labels apply would refuse the data, what to do instead.
+    """
+    from labeltrace.data.own.huggingface import is_huggingface
     from labeltrace.engine import RunFolder, load_config
 
     words, new = ["DATA"], "NEW"
     config = None if run is None else load_config(RunFolder(run).config, {})
     if config is not None and config.own_files is not None and exists(config.own_files):
+        if is_huggingface(config.own_files):
+            return f"labels of a saved Hugging Face dataset are changed by its own map(): {config.data}"
         flags = ("labels", "path_column", "label_column", "id_column", "truth_column")
         given = {name: str(config.read[name]) for name in flags if config.read.get(name) is not None}
         words = [config.data]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +79,7 @@ def review(
 
     server.serve(ready)
     flags = "" if trust is None else f" {as_flags(trust)}"
-    again = f"labeltrace review {run}{flags} --export labels.diff.csv"
+    again = f"labeltrace review {shlex.quote(str(run))}{flags} --export labels.diff.csv"
     whose = "your decisions, and the run's relabels where you have made none (--only-reviewed leaves those out)"
     talk.print(f"ended; {again} writes {whose}", soft_wrap=True)
 
@@ -103,7 +104,8 @@ def _export(
         decisions, history = store.decisions(), store.history()
         store.close()
     elif only_reviewed:
-        raise InputError(f"{run}: nobody has decided anything yet; labeltrace review {run} opens the page")
+        again = f"labeltrace review {shlex.quote(str(run))}"
+        raise InputError(f"{run}: nobody has decided anything yet; {again} opens the page")
     if export.exists() and not overwrite and not could_be_exported(export, table, history):
         raise InputError(f"--export {export}: exists and is no label diff of this run; --overwrite replaces it")
     diff = reviewed_diff(table, decisions, only_reviewed=only_reviewed)
@@ -119,4 +121,5 @@ def _export(
     if alone:
         whose += f" (--only-reviewed leaves these {alone:,} out)"
     console.print(f"{export}  {len(diff):,} labels: {whose}", soft_wrap=True, style="bold")
-    console.print(apply_command(folder.path, export), soft_wrap=True)
+    if len(diff):
+        console.print(apply_command(folder.path, export), soft_wrap=True)

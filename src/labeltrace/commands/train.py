@@ -20,6 +20,8 @@ from labeltrace.errors import InputError
 if TYPE_CHECKING:
     from labeltrace.engine.parallel import World
 
+DATA = (".csv", ".tsv", ".parquet", ".npy", ".npz")  # files of data, which --data takes
+
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="YAML file with the run's keys; flags override it.")] = None,
@@ -120,6 +122,8 @@ def train(
             allowed = ", ".join(f"--{name}" for name in sorted(WHERE))
             raise InputError(f"--resume repeats the run in its folder; only {allowed} may be changed")
 
+        if config is not None:
+            _check_config(config)
         with _flags_named(given):
             run_config = load_config(config, overrides)
             folder = resume or out or Path("runs") / _run_name(run_config)
@@ -150,6 +154,20 @@ def train(
     where = shlex.quote(str(folder))
     steps = ", ".join(f"labeltrace {word} {where}" for word in ("audit", "report", "review"))
     console.print(f"next: {steps}", soft_wrap=True)
+
+
+def _check_config(path: Path) -> None:
+    """Refuse data, or a run, in the place of a YAML file, and say where they go."""
+    from labeltrace.files import exists
+
+    words = shlex.quote(str(path))
+    if exists(path / "config.yaml"):
+        raise InputError(
+            f"{path}: a run, not a YAML file; labeltrace train --resume {words} goes on with it, and "
+            f"labeltrace train {shlex.quote(str(path / 'config.yaml'))} --out FOLDER repeats it"
+        )
+    if exists(path) and (path.is_dir() or path.suffix.lower() in DATA):
+        raise InputError(f"{path}: data, not a YAML file of a run's keys; labeltrace train --data {words} trains on it")
 
 
 def _given_as(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import secrets
 import socket
 import tempfile
@@ -255,7 +256,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise InputError(f"port {port} of {host}: {error.strerror}; leave --port out to take a free one") from None
+        why = os.strerror(error.errno) if error.errno else str(error)  # what Python adds to it says all of it again
+        raise InputError(f"port {port} of {host}: {why}; leave --port out to take a free one") from None
 
 
 def _bracketed(host: str) -> str:
