@@ -10,6 +10,7 @@ runs/human_labels; a second call makes what is not there yet.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,8 @@ def page(record: dict[str, Any]) -> str:
     for one_run in record["runs"]:
         by_kind.setdefault((one_run["labels"], one_run["way"]), []).append(one_run)
     for (labels, way), mine in by_kind.items():
-        cells = [spread([100 * each[key] for each in mine]) for key in COLUMNS]
+        # a run that replaces nothing has no share of right ones
+        cells = [spread([100 * each[key] for each in mine if not isnan(each[key])]) or "–" for key in COLUMNS]
         lines.append(f"| {labels} | {100 * mine[0]['wrong']:.1f} | {way} | {' | '.join(cells)} |")
     lines += [
         "",
