@@ -9,6 +9,7 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from labeltrace.commands import bench, data, labels
 from labeltrace.commands.audit import audit
@@ -23,8 +24,21 @@ from labeltrace.commands.review import review
 from labeltrace.commands.train import train
 from labeltrace.errors import InputError
 
+
+class _Commands(TyperGroup):
+    """The commands; Ctrl-C in one is told here, as newer versions of Typer return its exit code and no word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(complain("stopped", 130)) from None
+
+
 app = typer.Typer(
     name="labeltrace",
+    cls=_Commands,
     help="Classification with wrong labels: train a robust model, learn what to keep, relabel or review.",
     add_completion=False,
     rich_markup_mode=None,
@@ -46,11 +60,10 @@ def main(argv: list[str] | None = None) -> None:
 
 def _main(argv: list[str]) -> int:
     try:
-        code = app(argv or ["--help"], prog_name="labeltrace", standalone_mode=False)
+        unsaid = not argv or argv in [[group.name] for group in app.registered_groups]  # which command is to run
+        code = app([*argv, "--help"] if unsaid else argv, prog_name="labeltrace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as error:
-        if error.exit_code == 130 and isinstance(error.__context__, KeyboardInterrupt):
-            return complain("stopped", 130)
         return error.exit_code
     except UsageProblem as error:
         return complain(error.format_message() or "see labeltrace --help", 2)

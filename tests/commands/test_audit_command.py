@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,16 @@ def test_a_narrow_terminal_breaks_no_id(long_names, monkeypatch, width, shown):
     assert sum(words in heading for words in ("label trust", "confidence", "score")) == shown
     assert all(row.endswith("keep") for row in rows)
     assert all(len(row) <= max(width, 98) for row in rows)
+
+
+@pytest.mark.parametrize("width", [80, 60, 50, 40, 30])
+def test_a_narrow_terminal_leaves_no_class_out(long_names, monkeypatch, width):
+    narrow = Console(width=width, force_terminal=True, color_system=None, markup=False, highlight=False)
+    monkeypatch.setattr("labeltrace.commands.audit_tables.console", narrow)
+    lines = ran(long_names).splitlines()
+    heading = next(i for i, line in enumerate(lines) if line.split()[:2] == ["labelled", "samples"])
+    counts = [line for line in lines[heading + 1 :] if re.search(r"\s1\s+\d\s+0\s+0\s", line)]  # a row's first line
+    assert [line.split()[0] for line in counts] == ["a", "another", "owl"] and "review" in lines[heading]
 
 
 def test_the_usual_thresholds_are_kept_for_what_is_not_given(folder):
@@ -263,6 +274,29 @@ def test_a_diff(folder, table):
     assert {row["from"] for row in rows_of(folder / "few.csv")} <= {"owl"}
     out = ran(folder, "--diff", "none.csv", "--decision", "keep")
     assert rows_of(folder / "none.csv") == [] and "none.csv  0 labels, so there is nothing to apply\n" in out
+
+
+@pytest.mark.parametrize("flag", ["--out", "--cleanlab", "--diff", "--matrix"])
+@pytest.mark.parametrize("name", ["labels.csv", "link.csv", "checked.csv", "other.csv"])
+def test_what_is_read_is_not_written_over(folder, flag, name):
+    (folder / "labels.csv").write_text("the only labels there are")
+    (folder / "link.csv").symlink_to(folder / "labels.csv")
+    (folder / "checked.csv").write_text("id,correct\n")
+    config = f"data: {folder / 'x.npy'}\nread: {{labels: {folder / 'labels.csv'}}}\n"
+    (folder / "run" / "config.yaml").write_text(config)
+    before = contents(folder)
+    other = "--out" if flag == "--matrix" else "--matrix"
+    outcome = command(["audit", "run", flag, name, other, "other.csv", "--checked", "checked.csv"], folder)
+    check_refusal(outcome)
+    assert ("writes that file" if name == "other.csv" else "would be lost") in outcome.err
+    assert contents(folder) == before
+
+
+def test_the_table_of_the_run_is_not_written_over(folder):
+    before = contents(folder)
+    for run in ("run", "run/samples.parquet"):
+        check_refusal(command(["audit", run, "--out", "run/samples.parquet"], folder))
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize(

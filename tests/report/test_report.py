@@ -490,6 +490,17 @@ def test_a_line_goes_where_its_numbers_are_and_stops_where_there_are_none():
     assert re.findall(r"translate\(([\d. ]+)\)\"><title>", chart) == ["46.0 228.0", "316.0 121.0", "406.0 14.0"]
 
 
+@pytest.mark.parametrize("ends", [(2.3011, 2.3026), (0.0012, 0.0031), (0, 1.5), (1, 1200)])
+def test_numbers_on_an_axis_differ_and_leave_room_for_its_name(ends):
+    """A loss that hardly moves needs five digits."""
+    ticks = nice_ticks(*ends)
+    line = Line("x", [(1, ends[1]), (2, ends[0])])
+    chart = line_chart([line], "t", "x", "y", x_ticks=[1, 2], y_ticks=ticks, y_scale=1)
+    numbers = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end"[^>]*>([^<]+)<', chart)
+    assert [float(words) for _, words in numbers] == pytest.approx(ticks)
+    assert all(float(x) - 6.5 * len(words) >= 13.9 for x, words in numbers)  # the name of the axis stands at 11
+
+
 def test_bars_are_as_high_as_their_numbers():
     series = [Line("one", [(0, 0.5), (1, math.nan)], "A"), Line("two", [(0, 1.0), (1, 0.25)], "B")]
     chart = bar_chart(["left", "right"], series, "t", "y", y_ticks=[0.0, 0.5, 1.0])

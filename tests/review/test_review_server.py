@@ -271,6 +271,21 @@ def test_no_other_decision_is_written(browser, server, body):
     assert server.store.history() == []
 
 
+def test_a_disk_that_is_full_is_told_and_what_was_kept_stays(browser, server):
+    connection = server.store._connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")  # as if there were no room for another
+    kept = 0
+    while (answer := browser.post("/api/decide", {"row": kept % 60, "action": "keep"})).code == 200:
+        kept += 1
+    assert answer.code == 503 and answer.text == (
+        f"{server.store.path}: database or disk is full; this is not kept, try again once that is put right\n"
+    )
+    assert len(server.store.history()) == kept
+    connection.execute(f"PRAGMA max_page_count = {pages + 9}")
+    assert browser.decide(5, "skip")["number"] == kept + 1
+
+
 def test_the_export_is_the_label_diff(browser, folder, tmp_path, capsys):
     table = read_samples(folder).to_pylist()
     kept, other = (row for row in (58, 55))  # both relabelled by the run

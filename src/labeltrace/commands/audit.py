@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,6 +119,8 @@ def audit(
                                  ("--matrix", matrix, (".csv",))):  # fmt: skip
         if path is not None:
             check_file(path, flag, *(() if suffixes is None else (suffixes,)))
+    files = {"--out": out, "--cleanlab": cleanlab, "--diff": diff, "--matrix": matrix}
+    _check_apart(files, [features, labels, checked, *(() if run is None or features is not None else _read_from(run))])
     _check_choice("--sort", sort, SORTS)
     if decision is not None:
         _check_choice("--decision", decision, DECISIONS)
@@ -237,6 +241,35 @@ def _run_of(
     with resumable(), Bars(talk_console(quiet)) as bars:
         audit_features(features, labels, folder, label_column=label_column, overwrite=overwrite, reporter=bars)
     return folder
+
+
+def _read_from(run: Path) -> Iterator[Path]:
+    """Yield the files that a run is read from: its table, and the user's own files that it was trained on."""
+    from labeltrace.engine import RunFolder, load_config
+    from labeltrace.files import expanded
+
+    yield run / "samples.parquet" if run.is_dir() else run
+    folder, own = _folder_of(run), list[Any]()
+    if folder is not None:
+        with suppress(InputError):  # a config that is damaged names no files; the table is all that is needed here
+            config = load_config(RunFolder(folder).config, {})
+            own = [config.own_files, *(config.read.get(name) for name in ("labels", "test"))]
+    yield from (expanded(Path(str(path))) for path in own if path is not None)
+
+
+def _check_apart(files: Mapping[str, Path | None], sources: Iterable[Path | None]) -> None:
+    """Refuse to write over a file that the audit itself reads, and to write two things into one file."""
+    read = {path.resolve() for path in sources if path is not None}
+    taken: dict[Path, str] = {}
+    for flag, path in files.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in read:
+            raise InputError(f"{flag} {path}: that file is read here and would be lost; choose another name")
+        if place in taken:
+            raise InputError(f"{flag} {path}: {taken[place]} writes that file; choose another name")
+        taken[place] = flag
 
 
 def _check_choice(flag: str, value: str, known: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 20  # that are printed, those with most wrong labels
 WIDEST = 100_000  # columns of a terminal that has room for everything
+LEAST = 60  # columns of a table; on a narrower terminal its lines are broken, where rich would leave out the names
 NARROW = 16  # columns that the name of a class may take where there is no room
 
 
@@ -74,6 +75,8 @@ def print_table(table: Table, whole: bool = False) -> None:
     """Print a table; in full width where it is to be whole, and where no terminal is there to be too narrow for it."""
     if whole or not console.is_terminal:
         table.width = _width(table)
+    elif console.width < LEAST:
+        table.width = min(_width(table), LEAST)
     console.print(table, soft_wrap=True)
 
 

@@ -62,7 +62,7 @@ def diagnose(
     from labeltrace.diagnostics.figures import Request, draw, figures
 
     if list_:
-        _list()
+        _list(as_json)
         return
     if not runs:
         raise InputError("no run given; say labeltrace diagnose RUN… --figure NAME (--list shows the figures)")
@@ -99,9 +99,12 @@ def diagnose(
         console.print("  ".join(str(path) for path in paths), soft_wrap=True)
 
 
-def _list() -> None:
+def _list(as_json: bool) -> None:
     from labeltrace.diagnostics.figures import figures
 
+    if as_json:
+        print_json({name: figures.about(name) for name in figures})
+        return
     table = Table("figure", "what it shows", box=None, padding=(0, 2))
     for name in figures:
         table.add_row(name, figures.about(name))

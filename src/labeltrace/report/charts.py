@@ -14,6 +14,7 @@ from labeltrace.report.markup import Html, join, tag
 
 WIDTH, HEIGHT = 420, 270
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 14, 42  # margins of the plot
+CHARACTER = 6.6  # width of a digit on an axis
 MARKED = 60  # points up to which a line shows each
 SERIES = 7  # colours; the next series begins again with other dashes
 DASHES = (None, "7 4", "2 3", "8 3 2 3")
@@ -80,7 +81,9 @@ def line_chart(
         bars: (x, height) of pale bars behind the lines, as wide as they are apart.
         diagonal: also draw y = x.
     """
-    plot = _Plot(x_range or (x_ticks[0], x_ticks[-1]), (y_ticks[0], y_ticks[-1]))
+    longest = max(len(_tick(y_scale * tick)) for tick in y_ticks)
+    left = LEFT + CHARACTER * max(0, longest - 4)  # room for numbers of four characters is there
+    plot = _Plot(x_range or (x_ticks[0], x_ticks[-1]), (y_ticks[0], y_ticks[-1]), left)
     parts = [plot.axes(x_ticks, y_ticks, x_label, y_label, y_scale)]
     wide = 0.86 * plot.span / max(len(bars), 1)
     for x, height in bars:
@@ -205,12 +208,15 @@ class _Plot:
 
     across: tuple[float, float]
     up: tuple[float, float]
+    left: float = LEFT
 
-    span = WIDTH - LEFT - RIGHT
+    @property
+    def span(self) -> float:
+        return WIDTH - self.left - RIGHT
 
     def x(self, value: float) -> float:
         low, high = self.across
-        return LEFT + (value - low) / ((high - low) or 1) * self.span
+        return self.left + (value - low) / ((high - low) or 1) * self.span
 
     def y(self, value: float) -> float:
         low, high = self.up
@@ -222,16 +228,16 @@ class _Plot:
         parts = []
         for tick in y_ticks:
             y = self.y(tick)
-            parts.append(_path([(LEFT, y), (WIDTH - RIGHT, y)], class_="grid"))
-            parts.append(
-                tag("text", f"{y_scale * tick:.4g}", x=LEFT - 6, y=y + 4, text_anchor="end", class_="small soft")
-            )
+            parts.append(_path([(self.left, y), (WIDTH - RIGHT, y)], class_="grid"))
+            words = _tick(y_scale * tick)
+            parts.append(tag("text", words, x=self.left - 6, y=y + 4, text_anchor="end", class_="small soft"))
         for tick in x_ticks:
             words = f"{tick:g}"
             parts.append(
                 tag("text", words, x=self.x(tick), y=HEIGHT - BOTTOM + 15.0, text_anchor="middle", class_="small soft")
             )
-        parts.append(tag("text", x_label, x=LEFT + self.span / 2, y=HEIGHT - 8.0, text_anchor="middle", class_="small"))
+        middle = self.left + self.span / 2
+        parts.append(tag("text", x_label, x=middle, y=HEIGHT - 8.0, text_anchor="middle", class_="small"))
         return join(*parts, _sideways(y_label, (TOP + HEIGHT - BOTTOM) / 2))
 
 
@@ -259,6 +265,15 @@ def _marker(number: int, x: float, y: float, words: str | None = None) -> Html:
 
 def _path(points: Sequence[tuple[float, float]], *, class_: str, dash: str | None = None) -> Html:
     return tag("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), class_=class_, stroke_dasharray=dash)
+
+
+def _tick(value: float) -> str:
+    """A number on an axis, with digits enough to differ from the next.
+
+    >>> _tick(2.3025), _tick(0.30000000000000004), _tick(100.0)
+    ('2.3025', '0.3', '100')
+    """
+    return f"{value:.6g}"
 
 
 def _dash(number: int) -> str | None:

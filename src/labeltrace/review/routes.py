@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +29,11 @@ def routes(server: ReviewServer) -> FastAPI:
     @app.exception_handler(InputError)
     def refuse(request: Request, error: InputError) -> Response:
         return Response(f"{error}\n", 400, media_type="text/plain")
+
+    @app.exception_handler(sqlite3.Error)
+    def fail(request: Request, error: sqlite3.Error) -> Response:
+        told = f"{server.store.path}: {error}; this is not kept, try again once that is put right\n"
+        return Response(told, 503, media_type="text/plain")
 
     @app.get("/pictures/{row}")
     def picture(row: int) -> Response:
