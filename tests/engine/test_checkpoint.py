@@ -240,3 +240,14 @@ def test_the_checkpoint_of_another_run_is_named_on_resume(copy_of_run, tmp_path,
     with pytest.raises(InputError) as caught:
         train(toy.config(), copy_of_run, dataset=toy.blobs(), resume=True)
     assert str(path) in str(caught.value)
+
+
+def test_what_torch_makes_of_a_full_disk_is_the_systems_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos\nframes")
+
+    keeper = Checkpointer(tmp_path / "last.ckpt", tmp_path / "best.ckpt", 0.0)
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match=r"last\.ckpt: cannot be written .* unexpected pos\); what was saved") as caught:
+        keeper.offer({"epoch": 1}, is_best=False)
+    assert "\n" not in str(caught.value) and list(tmp_path.iterdir()) == []

@@ -213,3 +213,10 @@ def test_the_revision_comes_from_git_or_else_from_the_environment(tmp_path, monk
     assert code_revision() == "0123456789ab"
     monkeypatch.delenv("LABELTRACE_REVISION")
     assert code_revision() is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", ""])
+def test_a_damaged_environment_is_named(tmp_path, text):
+    (tmp_path / "environment.json").write_text(text)
+    with pytest.raises(InputError, match=r"environment\.json: damaged"):
+        RunFolder(tmp_path).read_environment()

@@ -54,7 +54,11 @@ class Checkpointer:
         with self._lock:
             for path in (self.best, self.last):
                 if path in self._pending:
-                    write_atomically(path, functools.partial(torch.save, self._pending[path]))
+                    try:
+                        write_atomically(path, functools.partial(torch.save, self._pending[path]))
+                    except RuntimeError as error:  # what torch makes of a full disk
+                        why = str(error).partition("\n")[0]
+                        raise OSError(f"{path}: cannot be written ({why}); what was saved before is whole") from None
                     del self._pending[path]  # only now: an interrupted writing is done again
         self._written = time.monotonic()
 

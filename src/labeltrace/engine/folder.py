@@ -129,8 +129,18 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_UN)  # also for workers, who were born with the file open
 
     def read_environment(self) -> dict[str, Any]:
-        """Return what the run wrote at its start: versions, device, hashes of its data."""
-        return dict(json.loads(self.environment.read_text(encoding="utf-8")))
+        """Return what the run wrote at its start: versions, device, hashes of its data.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            found = json.loads(self.environment.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or "labels_sha256" not in found:
+            raise InputError(f"{self.environment}: damaged; it says on which labels the run began, put it back")
+        return found
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add one epoch's line."""
