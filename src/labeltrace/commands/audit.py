@@ -115,11 +115,10 @@ def audit(
     from labeltrace.audit.samples import decided_by
     from labeltrace.audit.summary import advice, class_summaries, confident, decision_counts, disagreement
 
-    for flag, path, suffixes in (("--out", out, None), ("--cleanlab", cleanlab, None), ("--diff", diff, (".csv",)),
-                                 ("--matrix", matrix, (".csv",))):  # fmt: skip
-        if path is not None:
-            check_file(path, flag, *(() if suffixes is None else (suffixes,)))
     files = {"--out": out, "--cleanlab": cleanlab, "--diff": diff, "--matrix": matrix}
+    for flag, path in files.items():
+        if path is not None:
+            check_file(path, flag, *([(".csv",)] if flag in ("--diff", "--matrix") else []))
     _check_apart(files, [features, labels, checked, *(() if run is None or features is not None else _read_from(run))])
     _check_choice("--sort", sort, SORTS)
     if decision is not None:

@@ -87,6 +87,11 @@ def config_hash(config: RunConfig) -> str:
     values = config.model_dump(mode="json", include={*IDENTITY, *named})
     values |= {"data": data_name(config.data), "pretrained": config.weights is not None}
     values |= {"read": read} if (read := reading(config)) else {}
+    return digest(values)
+
+
+def digest(values: dict[str, Any]) -> str:
+    """Return the SHA-256 of keys and values, whatever their order."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from labeltrace.data.noise.make import make_noise
 from labeltrace.engine import RunFolder
 from labeltrace.engine.config import RunConfig
 from labeltrace.errors import InputError
-from labeltrace.experiments.cells import reading
+from labeltrace.experiments.cells import digest, reading
 from labeltrace.experiments.plan import Planned
 from labeltrace.experiments.results import add_line, line_of
 from labeltrace.experiments.tables import Cell, data_name
@@ -85,7 +83,7 @@ def with_noise_file(config: RunConfig, folder: Path, bars: GridBars | None = Non
     part = "" if config.subset is None else f"-{config.subset}"
     options, given = build(ReadOptions, config.read, "read"), reading(config)
     if given:
-        part += f"-{hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:8]}"
+        part += f"-{digest(given)[:8]}"
     stem = f"{data_name(config.data)}{part}-{config.noise}{config.rate:g}-s{config.seed}"
     found = sorted(folder.glob(f"{stem}-*.npz"))
     if len(found) > 1:
