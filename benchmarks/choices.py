@@ -32,6 +32,7 @@ CHOICES: dict[str, dict[str, Any] | None] = {
     "groups of 448": {"score_batch": 448, "k": 350},
     "ranks instead of min-max": {"drift_norm": "rank"},
     "last transition only": {"transitions": "last"},
+    "structure emptied: γ = 1000": {"gamma": 1000.0},  # a constant 0 for every sample but the least drifting
 }
 SIGNALS = {"auroc_structure": "AUROC of structure", "auroc_observed": "of observed reliability"}
 

@@ -18,7 +18,7 @@ from shared import RESULTS, parser_of
 
 from labeltrace.bench import gpu
 from labeltrace.bench.environment import environment, write_result
-from labeltrace.engine import compiled
+from labeltrace.engine import compiled, loop
 from labeltrace.learners import dividemix, rolr
 from labeltrace.models.parts import forward_parts
 from labeltrace.scoring.relations import grouped_drift
@@ -121,6 +121,9 @@ PARTS = {
     "cudnn.benchmark": Part({"dividemix": 4, "rolr": 4}, [(gpu, "make_fabric", first_algorithm)]),
     "compiled drift": Part(
         {"dividemix": 5, "rolr": 5}, [(train, "compiled_drift", lambda: grouped_drift)], of="scoring pass"
+    ),
+    "forwards of 2,048": Part(  # in forwards of 512 what lies between two layers stays in the GPU's own cache
+        {"dividemix": -6, "rolr": -6}, [(loop, "FORWARD", {"cuda": 512})], of="scoring pass"
     ),
     "channels-last views": Part({"dividemix": 3, "rolr": 3}, [(compiled, "_channels_last", lambda inputs: inputs)]),
 }

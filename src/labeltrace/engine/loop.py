@@ -31,6 +31,7 @@ from labeltrace.scoring.relations import grouped_drift
 
 # Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
 SCORING, CHOOSING = 1_000_003, 1_000_033
+FORWARD = {"cuda": 2048, "cpu": 512}  # CIFAR images in a forward without gradient; fewer of large ones, down to 64
 
 
 def run_seed(*words: int) -> int:
@@ -107,9 +108,7 @@ class EngineLoop:
         self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
         for optimizer in present(optimizers, self.sides):
             suit(optimizer.param_groups, fabric.device)
-        # 2048 CIFAR images on a GPU, 512 on a CPU; fewer of large ones, down to 64.
-        pixels = math.prod(train.inputs.shape[1:])
-        most = 2048 if fabric.device.type == "cuda" else 512
+        pixels, most = math.prod(train.inputs.shape[1:]), FORWARD["cuda" if fabric.device.type == "cuda" else "cpu"]
         self.forward_batch = min(most, max(64, most * 3072 // pixels))
         permutation = np.random.default_rng(run_seed(seed, SCORING)).permutation(len(train))
         self.score_order = fabric.to_device(torch.from_numpy(permutation))
