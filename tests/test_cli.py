@@ -360,6 +360,22 @@ def test_ctrl_c_before_the_run_began(command, monkeypatch):
     assert command(*SMALL) == (130, "", "labeltrace: stopped\n")
 
 
+def test_ctrl_c_while_torch_is_imported_raises_nothing_into_it(monkeypatch, capsys):
+    class Ended(BaseException):
+        pass
+
+    def leave(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(KeyboardInterrupt):
+        cli._stop()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__spec__=SimpleNamespace(_initializing=True)))
+    with pytest.raises(Ended, match="130"):
+        cli._stop()
+    assert capsys.readouterr().err == "labeltrace: stopped\n"
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

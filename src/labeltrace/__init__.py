@@ -1,18 +1,20 @@
 """labeltrace: classification with wrong labels. Train a robust model, learn what to keep, relabel or review.
 
-`import labeltrace` loads torch and numpy and nothing heavier; the rest is imported where it is used.
+`import labeltrace` loads nothing heavy: a name is imported when it is asked for, so that the command answers at once. A
+training loop of one's own needs torch and numpy and nothing else.
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from labeltrace.auditing import CallableFolder
-from labeltrace.control import Coupled, Evidence, Supervision, Trace, TraceConfig
-from labeltrace.scoring import Scores, score
 
 if TYPE_CHECKING:
     from labeltrace.auditing import audit
+    from labeltrace.control import Coupled, Evidence, Supervision, Trace, TraceConfig
+    from labeltrace.scoring import Scores, score
     from labeltrace.sklearn import TraceClassifier
 
 __version__ = "0.1.0"
@@ -29,15 +31,24 @@ __all__ = [
     "score",
 ]
 
+_FOLDERS = {  # where a public name lives, but for `audit`, which is a folder
+    **dict.fromkeys(("Coupled", "Evidence", "Supervision", "Trace", "TraceConfig"), "control"),
+    **dict.fromkeys(("Scores", "score"), "scoring"),
+    "TraceClassifier": "sklearn",
+}
+
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name == "TraceClassifier":
-        return import_module("labeltrace.sklearn").TraceClassifier
-    if name == "audit":
-        return import_module("labeltrace.audit")
+    if name in _FOLDERS:
+        globals()[name] = found = getattr(import_module(f"labeltrace.{_FOLDERS[name]}"), name)
+        return found
+    if name == "audit" or name in _FOLDERS.values():
+        return import_module(f"labeltrace.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 class _Package(ModuleType):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 import warnings
@@ -52,6 +53,8 @@ UsageProblem: Any = typer.BadParameter.__mro__[2]
 def main(argv: list[str] | None = None) -> None:
     """Run the command; a user's mistake is one line on stderr and exit code 2, Ctrl-C is 130."""
     signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+        signal.signal(signal.SIGINT, _stop)
     warnings.formatwarning = _one_line
     if isinstance(sys.stdout, io.TextIOWrapper):  # a sign that the terminal does not have is shown by its number
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -86,7 +89,13 @@ def _one_line(message: Warning | str, *_: object, **__: object) -> str:
 
 
 def _stop(*_: object) -> None:
-    """SIGTERM (a scheduler ending the job) is treated as Ctrl-C."""
+    """SIGTERM (a scheduler ending the job) is treated as Ctrl-C.
+
+    Nothing has begun while torch is imported, and an exception there ends in a crash of it.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch.__spec__, "_initializing", False):
+        os._exit(complain("stopped", 130))
     raise KeyboardInterrupt
 
 

@@ -72,6 +72,36 @@ def test_files_that_are_no_images_and_hidden_ones_are_left_out(tmp_path: Path) -
     assert ids(load(tmp_path)) == ["a/1.png", "b/1.png"]
 
 
+def test_pictures_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    put(tmp_path, "a/1.png", "b/1.png")
+    for name in ("a/1.HEIC", "a/deep/2.heic", "b/3.avif", "b/.4.heic", "b/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    with pytest.warns(UserWarning, match=r"left out, as they are not read: 2 \.heic, 1 \.avif;"):
+        assert ids(load(tmp_path)) == ["a/1.png", "b/1.png"]
+
+
+@pytest.mark.parametrize(
+    ("names", "alike"),
+    [
+        (["Cat", "cat", "dog"], "'Cat' and 'cat'"),
+        (["hot dog", "hot  dog", "cat"], "'hot  dog' and 'hot dog'"),
+        (["1", "11", "cat", "cats"], None),
+    ],
+)
+def test_classes_that_differ_by_case_or_blanks_are_named(
+    names: list[str], alike: str | None, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    table = tmp_path / "labels.csv"
+    put(tmp_path, *(f"{i}.png" for i in range(len(names))))
+    table.write_text("path,label\n" + "".join(f"{i}.png,{name}\n" for i, name in enumerate(names)))
+    assert len(load(table).classes) == len(names)
+    said = [str(warning.message) for warning in recwarn]
+    assert said == (
+        [] if alike is None else [f"{table}: classes {alike} differ by case or blanks alone; are they one?"]
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

@@ -16,6 +16,7 @@ from torch import Tensor
 from labeltrace.audit.decisions import KEEP, TRUST_LABEL, TRUST_SUGGESTION, decide
 from labeltrace.data import Split
 from labeltrace.engine import Trained
+from labeltrace.engine.folder import NO_RUN
 from labeltrace.errors import InputError
 from labeltrace.files import write_atomically
 
@@ -71,7 +72,7 @@ def write_samples(table: pa.Table, path: Path) -> None:
 def read_samples(path: Path) -> pa.Table:
     """Return the samples table of a run folder or of a Parquet file."""
     if path.is_dir() and not (path / "samples.parquet").exists():
-        why = "no run here"
+        why = NO_RUN
         if (path / "config.yaml").exists():
             why = f"the run has not finished; labeltrace train --resume {shlex.quote(str(path))} goes on"
         raise InputError(f"{path}: no samples table; {why}")

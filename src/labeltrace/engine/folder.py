@@ -16,6 +16,8 @@ from labeltrace.engine.config import RunConfig, read_yaml
 from labeltrace.errors import InputError
 from labeltrace.files import is_file, write_atomically
 
+NO_RUN = "no run here (no config.yaml); labeltrace train --data DATA --out RUN makes one"
+
 
 class RunFolder:
     """runs/<name>: config.yaml, metrics.jsonl, checkpoints/, samples.parquet, environment.json.
@@ -103,7 +105,7 @@ class RunFolder:
         """Return the folder of a run that was started before."""
         folder = cls(path)
         if not is_file(folder.config):
-            raise InputError(f"{path}: no run here (no config.yaml)")
+            raise InputError(f"{path}: {NO_RUN}")
         return folder
 
     @contextlib.contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from labeltrace.data.own.part import Part, class_order
 from labeltrace.data.own.splits import choose_splits, split_of
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".dng", ".cr2", ".nef", ".arw")  # pictures too
 LAYOUT = "expected one folder per class with its images; or pass a table of paths and labels (.csv, .tsv, .parquet)"
 
 
@@ -50,10 +53,14 @@ def read_classes(root: Path, below: str = "", test: bool = False) -> Part:
         raise DatasetError(f"{folder}: {found}; {LAYOUT}")
     files: list[str] = []
     counts: list[int] = []
+    unread: Counter[str] = Counter()
     for name in classes:
-        found_files = sorted(_images(folder, name))
+        found_files = sorted(_images(folder, name, unread))
         files += (f"{below}/{file}" if below else file for file in found_files)
         counts.append(len(found_files))
+    if unread:
+        kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in unread.most_common())
+        warnings.warn(f"{folder}: left out, as they are not read: {kinds}; convert them to .jpg", stacklevel=2)
     _check(folder, classes, counts, test)
     ids = Names(files)
     labels = pa.chunked_array([np.repeat(np.array([printable(name) for name in classes], object), counts)], pa.string())
@@ -101,8 +108,10 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name in ("__MACOSX", "Thumbs.db")
 
 
-def _images(root: Path, below: str, parents: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield the images in a folder and the folders below it, by their paths from `root`."""
+def _images(
+    root: Path, below: str, unread: Counter[str], parents: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[str]:
+    """Yield the images in a folder and the folders below it, by their paths from `root`; count those of `UNREAD`."""
     folder = root / below
     state = folder.stat()
     this = (state.st_dev, state.st_ino)
@@ -113,6 +122,8 @@ def _images(root: Path, below: str, parents: frozenset[tuple[int, int]] = frozen
             if _is_hidden(entry.name):
                 continue
             if entry.is_dir():
-                yield from _images(root, f"{below}/{entry.name}", parents | {this})
+                yield from _images(root, f"{below}/{entry.name}", unread, parents | {this})
             elif entry.name.lower().endswith(SUFFIXES) and (entry.is_file() or entry.is_symlink()):
                 yield f"{below}/{entry.name}"  # also a link to nothing: that it is broken is told when it is read
+            elif entry.name.lower().endswith(UNREAD):
+                unread[Path(entry.name).suffix.lower()] += 1

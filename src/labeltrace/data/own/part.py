@@ -6,6 +6,7 @@ of them is decided in one place for all kinds of files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -164,6 +165,9 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
     if classes is None:
         found = {word for column in (train.labels, train.truth) if column is not None for word in _distinct(column)}
         classes = tuple(class_order(found))
+    alike = _alike(classes)
+    if alike:
+        warnings.warn(f"{train.file}: classes {alike} differ by case or blanks alone; are they one?", stacklevel=2)
     views: Views | None = None
     inputs = train.inputs
     held_out = None if test is None else test.inputs
@@ -184,6 +188,19 @@ def assemble(name: str, train: Part, test: Part | None, read: ReadOptions) -> Da
         assert isinstance(inputs, Tensor)
         views = _array_views(inputs, read.flip)  # after `Split` has refused what has no mean
     return Dataset(name, split, test_split, classes, views)
+
+
+def _alike(classes: tuple[str, ...]) -> str:
+    """Return names that differ by case or blanks alone, in words; nothing where there are none.
+
+    >>> _alike(("Cat", "dog", "cat ", "cow"))
+    "'Cat' and 'cat '"
+    """
+    same: dict[str, list[str]] = {}
+    for name in classes:
+        same.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    groups = [" and ".join(map(repr, names)) for names in same.values() if len(names) > 1]
+    return "; ".join(groups[:5]) + ("; …" if len(groups) > 5 else "")
 
 
 def _array_views(inputs: Tensor, flip: bool) -> Views:
