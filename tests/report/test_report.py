@@ -544,6 +544,7 @@ def test_the_verdict_names_two_estimates_of_the_noise_rate(one):
     assert f": {100 * fitted:.1f}\N{NO-BREAK SPACE}% by the label noise that best explains" in words
     assert f"; {100 * differs:.1f}\N{NO-BREAK SPACE}% by counting suggestions that differ from the label" in words
     assert "between" not in words and words.index("too few") < words.index("by counting") < words.index("too many")
+    assert "Both are too few where wrong labels were learnt by heart." in words
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.95])

@@ -184,10 +184,11 @@ def audit(
         return
     shares = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     console.print(f"{table.num_rows:,} samples: {shares}", soft_wrap=True)
-    ends = sorted(((estimate.rate, "estimated noise rate, low where networks are unsure"),
-                   (most, "suggestions that differ from the label")))  # fmt: skip
-    low, high = (f"{100 * share:.1f} % ({words})" for share, words in ends)
-    console.print(f"wrong labels: between {low} and {high}", soft_wrap=True)
+    console.print(
+        f"wrong labels: {100 * estimate.rate:.1f} % (estimated noise rate, low where networks are unsure) or "
+        f"{100 * most:.1f} % (suggestions that differ from the label); more where wrong labels were learnt by heart",
+        soft_wrap=True,
+    )
     if (told := advice(sure)) is not None:
         console.print(told, soft_wrap=True)
     if chosen is not None:

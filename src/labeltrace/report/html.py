@@ -112,9 +112,9 @@ def _verdict(found: Findings) -> Html:
     return join(
         tag("p", f"{total:,} samples: {counts}."),
         tag(
-            "p", f"Wrong labels, estimated in two ways that err to either side: {fitted} by the label noise that best "
-            "explains the networks' predictions, too few where they are unsure or have learnt wrong labels by heart; "
-            f"{counted} by counting suggestions that differ from the label, too many where suggestions are wrong."
+            "p", f"Wrong labels, estimated in two ways: {fitted} by the label noise that best explains the networks' "
+            f"predictions, too few where they are unsure; {counted} by counting suggestions that differ from the "
+            "label, too many where suggestions are wrong. Both are too few where wrong labels were learnt by heart."
         ),
         tag("p", words) if words else None,
     )  # fmt: skip
