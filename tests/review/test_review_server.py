@@ -543,6 +543,11 @@ def test_data_that_has_gone_or_changed_is_told(with_features, tmp_path, capsys):
     np.savez(tmp_path / "data.npz", features=found["features"], labels=found["labels"][::-1])
     assert cli._main(["review", str(folder)]) == 2
     assert "the dataset has changed since it began" in capsys.readouterr().err
+    count = len(found["labels"])
+    np.savez(tmp_path / "data.npz", features=found["features"][:-1], labels=found["labels"][:-1])
+    assert cli._main(["review", str(folder)]) == 2
+    told = f"it began with {count:,} samples, now there are {count - 1:,}, without {count - 1};"
+    assert told in capsys.readouterr().err
 
 
 def test_the_command_serves_and_ctrl_c_ends_it(folder):

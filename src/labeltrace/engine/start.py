@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 
 from labeltrace import __version__
@@ -76,10 +78,11 @@ def check_data(folder: RunFolder, plan: Plan) -> None:
     environment = folder.read_environment()
     began, now = environment["labels_sha256"], label_hash(plan.dataset.train.labels)
     if began != now:
-        raise InputError(
-            f"{folder.path}: it began with labels {began[:12]}, now they are {now[:12]}; "
-            "the dataset has changed since it began"
-        )
+        was, count = environment.get("train_samples"), len(plan.dataset.train)
+        what = f"labels {began[:12]}, now they are {now[:12]}"
+        if was not in (None, count):
+            what = f"{was:,} samples, now there are {count:,}{_gone(folder, plan.dataset)}"
+        raise InputError(f"{folder.path}: it began with {what}; the dataset has changed since it began")
     classes, ids = list(plan.dataset.classes), _ids_hash(plan.dataset)
     if environment.get("classes", classes) != classes:
         raise InputError(f"{folder.path}: the names of the classes have changed since it began")
@@ -87,5 +90,18 @@ def check_data(folder: RunFolder, plan: Plan) -> None:
         raise InputError(f"{folder.path}: samples have been replaced, renamed or put in another order since it began")
 
 
+def _ids(dataset: Dataset) -> Iterator[str]:
+    return map(dataset.train.id_of, range(len(dataset.train)))
+
+
 def _ids_hash(dataset: Dataset) -> str:
-    return Names(map(dataset.train.id_of, range(len(dataset.train)))).sha256()
+    return Names(_ids(dataset)).sha256()
+
+
+def _gone(folder: RunFolder, dataset: Dataset) -> str:
+    """Name samples of a finished run that are no longer there, in words."""
+    if not folder.samples.exists():
+        return ""
+    there = set(_ids(dataset))
+    gone = [name for name in pq.read_table(folder.samples, columns=["id"])["id"].to_pylist() if name not in there]
+    return f", without {', '.join(gone[:3])}{', …' if len(gone) > 3 else ''}" if gone else ""
