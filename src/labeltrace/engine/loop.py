@@ -31,7 +31,8 @@ from labeltrace.scoring.relations import grouped_drift
 
 # Numbers that no phase or pass of a learner has: of the scoring pass, of the choice of an epoch's samples.
 SCORING, CHOOSING = 1_000_003, 1_000_033
-FORWARD = {"cuda": 2048, "cpu": 512}  # CIFAR images in a forward without gradient; fewer of large ones, down to 64
+FORWARD = {"cuda": 2048, "cpu": 512}  # samples in a forward without gradient; fewer large ones, down to 64
+CACHED = 128  # CIFAR images whose feature maps stay in a CPU's cache from layer to layer
 
 
 def run_seed(*words: int) -> int:
@@ -108,8 +109,9 @@ class EngineLoop:
         self.recorder = Recorder(fabric.device, capture and self.ranks.alone)
         for optimizer in present(optimizers, self.sides):
             suit(optimizer.param_groups, fabric.device)
-        pixels, most = math.prod(train.inputs.shape[1:]), FORWARD["cuda" if fabric.device.type == "cuda" else "cpu"]
-        self.forward_batch = min(most, max(64, most * 3072 // pixels))
+        shape, kind = train.inputs.shape[1:], "cuda" if fabric.device.type == "cuda" else "cpu"
+        held = CACHED if kind == "cpu" and len(shape) == 3 else FORWARD[kind]
+        self.forward_batch = min(FORWARD[kind], max(64, held * 3072 // math.prod(shape)))
         permutation = np.random.default_rng(run_seed(seed, SCORING)).permutation(len(train))
         self.score_order = fabric.to_device(torch.from_numpy(permutation))
         self.begin(0)
