@@ -248,7 +248,8 @@ def _runs(lines: Sequence[Line]) -> str:
         row += [f"{line['epochs']} of {line['recipe_epochs']}", "" if accuracy is None else f"{accuracy:.2f}"]
         rows.append([*row, f"{line['seconds']:.0f}", str(line["revision"] or ""), line["started"][:10]])
     head = ["run", "data", "noise", "labels", "method", "seed", "epochs", "last 10", "seconds", "revision", "date"]
-    return f"{title}\n{markdown(head, rows)}"
+    clock = "*Seconds* are by the clock of runs that shared their device with others: no measure of speed."
+    return f"{title}\n{clock}\n\n{markdown(head, rows)}"
 
 
 if __name__ == "__main__":
