@@ -26,7 +26,7 @@ from torch import Tensor
 from labeltrace.audit import read_samples, samples_table, write_samples
 from labeltrace.bench.cpu import Note
 from labeltrace.data import Split
-from labeltrace.engine import Judgement, Trained
+from labeltrace.engine import Judgement, Trained, loop
 from labeltrace.errors import InputError
 from labeltrace.learners import learners
 from labeltrace.learners.settings import resolve
@@ -37,7 +37,7 @@ FEWEST = 100  # samples; fewer than a scoring group would be another computation
 CLASSES = 10
 NETWORKS = 2
 STAGES = (64, 128, 256, 512)  # widths of ResNet-18's pooled features
-FORWARD = 512  # batch of the forwards, as the engine's on a CPU
+FORWARD = loop.FORWARD["cpu"]
 READ = 64  # samples that a step reads from the memory
 MOST_PASSES, ENOUGH = 5, 2.0  # passes over one size at most; none is begun after this many seconds
 

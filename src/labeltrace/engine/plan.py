@@ -29,6 +29,7 @@ from labeltrace.data import (
 )
 from labeltrace.data.noise.kinds import checked_rate
 from labeltrace.engine.config import RunConfig
+from labeltrace.engine.loop import run_seed
 from labeltrace.engine.reporter import Reporter
 from labeltrace.errors import InputError, nearest
 from labeltrace.files import exists, expanded
@@ -60,6 +61,23 @@ class Plan:
     controller: Controller | None
     trace: TraceConfig
     make_network: Callable[[], nn.Module]
+
+    def network(self, member: int, reporter: Reporter, restart: int | None = None) -> nn.Module:
+        """Return a network as it is before training; a restart draws other weights and leaves the random state alone.
+
+        Args:
+            member: which network of the run.
+            reporter: told what was read, where the run starts from weights.
+            restart: number of the restart; None for the network that the run begins with.
+        """
+        with torch.random.fork_rng(devices=[], enabled=restart is not None):
+            torch.manual_seed(run_seed(self.config.seed, member, *(() if restart is None else (restart,))))
+            network = self.make_network()
+            if self.config.weights is not None:
+                report = load_weights(network, self.config.weights)
+                if member == 0 and restart is None:
+                    reporter.note(report)
+            return self.extended(network)
 
     def extended(self, network: nn.Module) -> nn.Module:
         """Return a network with what the learner adds to it."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 
 from labeltrace import __version__
@@ -102,6 +101,8 @@ def _gone(folder: RunFolder, dataset: Dataset) -> str:
     """Name samples of a finished run that are no longer there, in words."""
     if not folder.samples.exists():
         return ""
+    import pyarrow.parquet as pq  # only who asks for it waits for it
+
     there = set(_ids(dataset))
     gone = [name for name in pq.read_table(folder.samples, columns=["id"])["id"].to_pylist() if name not in there]
     return f", without {', '.join(gone[:3])}{', …' if len(gone) > 3 else ''}" if gone else ""

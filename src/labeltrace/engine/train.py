@@ -35,7 +35,6 @@ from labeltrace.engine.tensorboard import TensorBoard, writer_type
 from labeltrace.engine.update import present, suit
 from labeltrace.errors import InputError
 from labeltrace.learners import Learner
-from labeltrace.models import load_weights
 from labeltrace.scoring import SampleMemory, Scores
 from labeltrace.scoring.relations import grouped_drift
 
@@ -125,7 +124,7 @@ class Training:
         compiled = compiled and can_compile(fabric.device)
         views = CompiledViews(dataset.views) if compiled else dataset.views
         for member in range(planned.learner.networks_needed):
-            network = _fresh(planned, reporter, member)
+            network = planned.network(member, reporter)
             if len(dataset.input_shape) == 3:
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             if compiled:
@@ -158,7 +157,7 @@ class Training:
             epoch_samples=config.epoch_samples,
             keeps=self.learner.keeps,
             # without self: a run that holds itself keeps its data until Python happens to look for such
-            fresh=lambda member, number: _fresh(planned, reporter, member, number).state_dict(),
+            fresh=lambda member, number: planned.network(member, reporter, number).state_dict(),
             capture=config.capture,
             drift=compiled_drift() if compiled else grouped_drift,
             ranks=self.ranks,
@@ -377,19 +376,6 @@ class Training:
         self.metrics = keep(state["epoch"])
         self.checkpoints.epoch = int(state["epoch"])
         return self.checkpoints.epoch
-
-
-def _fresh(planned: Plan, reporter: Reporter, member: int, restart: int | None = None) -> nn.Module:
-    """A network as it is before training; a restart draws other weights and leaves the random state alone."""
-    config = planned.config
-    with torch.random.fork_rng(devices=[], enabled=restart is not None):
-        torch.manual_seed(run_seed(config.seed, member, *(() if restart is None else (restart,))))
-        network = planned.make_network()
-        if config.weights is not None:
-            report = load_weights(network, config.weights)
-            if member == 0 and restart is None:
-                reporter.note(report)
-        return planned.extended(network)
 
 
 def _saved_epochs(folder: RunFolder) -> int | None:
